@@ -1,0 +1,1 @@
+"""State and records as lines of text, purely."""

@@ -1,0 +1,152 @@
+"""A saga as JSON and back: the snapshot that a run keeps (rule E16).
+
+The snapshot is complete and explicit, so it is read back without the file, the plugins or the defaults of the release
+that wrote it. Its digest is the definition that a run is bound to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, Final, cast
+
+from sagactl.core.canonical import Json
+from sagactl.core.saga import (
+    Call,
+    CompensateFailed,
+    Jitter,
+    OnUnknown,
+    Retry,
+    Saga,
+    Step,
+    StepClass,
+    ToolFacts,
+)
+from sagactl.core.template import Template, parse_template, write_template
+
+DEFINITION_SCHEMA: Final = "sagactl.definition/1"
+
+
+def write_definition(saga: Saga) -> dict[str, Json]:
+    """Return *saga* as JSON; `read_definition` gives an equal saga back."""
+    return {
+        "schema": DEFINITION_SCHEMA,
+        "saga": saga.name,
+        "version": saga.version,
+        "description": saga.description,
+        "input": dict(saga.input_schema),
+        "run_key": _write_optional(saga.run_key),
+        "run_timeout_ms": saga.run_timeout_ms,
+        "settle_timeout_ms": saga.settle_timeout_ms,
+        "compensation_concurrency": saga.compensation_concurrency,
+        "output": _write_optional(saga.output),
+        "secrets": list(saga.secrets),
+        "source": saga.source,
+        "steps": [_write_step(step) for step in saga.steps],
+        "tools": {name: _write_flat(facts) for name, facts in sorted(saga.tools.items())},
+    }
+
+
+def read_definition(document: Mapping[str, Json]) -> Saga:
+    """Build the saga from a snapshot; a newer schema raises ValueError."""
+    if document.get("schema") != DEFINITION_SCHEMA:
+        raise ValueError(f"a definition of schema {document.get('schema')!r}; this release reads {DEFINITION_SCHEMA}")
+    data = cast("dict[str, Any]", dict(document))
+    return Saga(
+        name=data["saga"],
+        steps=tuple(_read_step(step) for step in data["steps"]),
+        tools={name: _read_facts(facts) for name, facts in data["tools"].items()},
+        version=data["version"],
+        description=data["description"],
+        input_schema=data["input"],
+        run_key=_read_optional(data["run_key"]),
+        run_timeout_ms=data["run_timeout_ms"],
+        settle_timeout_ms=data["settle_timeout_ms"],
+        compensation_concurrency=data["compensation_concurrency"],
+        output=_read_optional(data["output"]),
+        secrets=tuple(data["secrets"]),
+        source=data["source"],
+    )
+
+
+def _write_step(step: Step) -> Json:
+    return {
+        "id": step.id,
+        "class": step.klass.value,
+        "action": _write_call(step.action),
+        "compensation": None if step.compensation is None else _write_call(step.compensation),
+        "not_undoable_reason": step.not_undoable_reason,
+        "needs": list(step.needs),
+        "when": _write_optional(step.when),
+        "foreach": _write_optional(step.foreach),
+        "concurrency": step.concurrency,
+        "guard": _write_optional(step.guard),
+        "compensate_failed": step.compensate_failed.value,
+        "description": step.description,
+        "agent": step.agent,
+        "line": step.line,
+    }
+
+
+def _read_step(data: dict[str, Any]) -> Step:
+    return Step(
+        id=data["id"],
+        klass=StepClass(data["class"]),
+        action=_read_call(data["action"]),
+        compensation=None if data["compensation"] is None else _read_call(data["compensation"]),
+        not_undoable_reason=data["not_undoable_reason"],
+        needs=tuple(data["needs"]),
+        when=_read_optional(data["when"]),
+        foreach=_read_optional(data["foreach"]),
+        concurrency=data["concurrency"],
+        guard=_read_optional(data["guard"]),
+        compensate_failed=CompensateFailed(data["compensate_failed"]),
+        description=data["description"],
+        agent=data["agent"],
+        line=data["line"],
+    )
+
+
+def _write_call(call: Call) -> Json:
+    return {
+        "tool": call.tool,
+        "with": write_template(call.arguments),
+        "retry": _write_flat(call.retry),
+        "start_to_close_ms": call.start_to_close_ms,
+        "schedule_to_close_ms": call.schedule_to_close_ms,
+        "on_unknown": call.on_unknown.value,
+    }
+
+
+def _read_call(data: dict[str, Any]) -> Call:
+    retry = dict(data["retry"])
+    retry["jitter"] = Jitter(retry["jitter"])
+    retry["non_retryable_errors"] = tuple(retry["non_retryable_errors"])
+    return Call(
+        tool=data["tool"],
+        arguments=parse_template(data["with"]),
+        retry=Retry(**retry),
+        start_to_close_ms=data["start_to_close_ms"],
+        schedule_to_close_ms=data["schedule_to_close_ms"],
+        on_unknown=OnUnknown(data["on_unknown"]),
+    )
+
+
+def _write_flat(value: Retry | ToolFacts) -> Json:
+    result: dict[str, Json] = {}
+    for each in fields(value):
+        content = getattr(value, each.name)
+        result[each.name] = list(content) if isinstance(content, tuple) else content
+    return result
+
+
+def _read_facts(data: dict[str, Any]) -> ToolFacts:
+    return ToolFacts(**data)
+
+
+def _write_optional(template: Template | None) -> Json:
+    return None if template is None else {"value": write_template(template)}
+
+
+def _read_optional(data: Json) -> Template | None:
+    return None if data is None else parse_template(cast("dict[str, Json]", data)["value"])

@@ -1,0 +1,1 @@
+"""Carrying out what the core decides: the driver loop and where calls run."""

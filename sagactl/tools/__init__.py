@@ -1,0 +1,1 @@
+"""What steps can call: the plugin API, the registry, and the kinds of tools."""

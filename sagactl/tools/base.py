@@ -1,0 +1,61 @@
+"""What the engine needs of tools: the protocol `Toolbox`, and one call with its context as plain values."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from sagactl.core.answer import Answer, ProbeReply
+from sagactl.core.canonical import Json
+from sagactl.core.records import Operation
+from sagactl.core.saga import ToolFacts
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """One call of a tool, or of a probe, as the engine asks for it."""
+
+    tool: str
+    arguments: Mapping[str, Json]
+    run_id: str
+    operation: Operation
+    attempt: int
+    idempotency_key: str
+    forward_key: str
+    deadline_ms: int
+    seconds_left: float
+    project: Path
+    token: Json = None
+    raw: Json = None
+    cancelled: threading.Event = field(default_factory=threading.Event)
+
+
+class Toolbox(Protocol):
+    """All tools of a project."""
+
+    def facts(self, name: str) -> ToolFacts:
+        """Return what the core must know; raises NotFoundError (code `missing-tool`)."""
+        ...
+
+    def is_async(self, name: str) -> bool:
+        """Tell whether the tool is a coroutine function, to be called by `call_async`."""
+        ...
+
+    def call(self, invocation: Invocation) -> Answer:
+        """Call the tool on this thread. Never raises: whatever goes wrong is an outcome (E3)."""
+        ...
+
+    async def call_async(self, invocation: Invocation) -> Answer:
+        """Await an async tool, likewise; cancelling the task ends the call."""
+        ...
+
+    def probe(self, invocation: Invocation) -> ProbeReply:
+        """Call a probe on this thread; its own failure is `cannot_tell` (E6)."""
+        ...
+
+    def check_arguments(self, facts: ToolFacts, arguments: Json) -> str | None:
+        """Return what is wrong with *arguments* by the pinned schema, or None."""
+        ...
