@@ -23,6 +23,8 @@ INTERVAL_MS_MAX: Final = 86_400_000
 PAYLOAD_BYTES_MAX: Final = 1_048_576
 FILE_BYTES_MAX: Final = 1_048_576
 GRACE_MS: Final = 10_000
+POLL_MS_MIN: Final = 100
+"""How soon a tool that said `Pending` is asked again at the earliest."""
 PROBE_ATTEMPTS_MAX: Final = 4
 
 

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
 
 from sagactl.core.canonical import Json
-from sagactl.core.records import AT_REST, Cause, Direction, Failure, NotUndone, RunStatus
+from sagactl.core.records import AT_REST, Cause, Direction, Failure, NotUndone, Operation, RunStatus
+from sagactl.core.saga import Saga
+from sagactl.core.state import OperationState, RunState, StepState, next_timer
+from sagactl.core.transitions import Phase
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +43,146 @@ class Summary:
     def is_at_rest(self) -> bool:
         """Tell whether nothing will happen without a person."""
         return self.status in AT_REST
+
+
+def summarize(saga: Saga, state: RunState) -> Summary:
+    """Return where the run stands; costs the same at any length of the log."""
+    ended = state.ended
+    return Summary(
+        status=_status(state),
+        direction=state.direction,
+        cause=_cause(state),
+        waiting_for=_waiting_for(state),
+        failure=state.failure,
+        failed_step=state.failed_step,
+        steps_total=len(saga.steps),
+        steps_done=len(saga.steps) - state.unfinished,
+        dead_letters=len(state.dead),
+        not_undone=() if ended is None else ended.not_undone,
+        output=None if ended is None else ended.output,
+        ended_at_ms=None if ended is None else ended.at_ms,
+    )
+
+
+def _cause(state: RunState) -> Cause | None:
+    if state.stuck is not None:
+        return state.stuck.cause
+    return state.cause or state.failing
+
+
+def _status(state: RunState) -> RunStatus:
+    if state.ended is not None:
+        return state.ended.status
+    if state.stuck is not None:
+        return RunStatus.STUCK
+    if _waiting_for(state) is not None and state.direction is Direction.ACTION:
+        return RunStatus.WAITING
+    return RunStatus.RUNNING if state.direction is Direction.ACTION else RunStatus.ROLLING_BACK
+
+
+def _waiting_for(state: RunState) -> Waiting | None:
+    if state.ended is not None or state.stuck is not None:
+        return None
+    if state.waiting is not None:
+        word = state.waiting.cause.value if state.waiting.cause is not None else "person"
+        detail = None if state.waiting.failure is None else state.waiting.failure.message
+        return Waiting(word, detail, state.waiting.until_ms)
+    if state.in_flight or state.ready or state.startable or state.undecided or state.doubtful:
+        return None
+    timer = next_timer(state)
+    return None if timer is None else Waiting("timer", str(timer[1]), timer[0])
+
+
+class StepStatus(StrEnum):
+    """What is shown of a step or an item."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    RETRYING = "retrying"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    COMPENSATING = "compensating"
+    COMPENSATED = "compensated"
+    IN_DOUBT = "in_doubt"
+    STUCK = "stuck"
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """One step, or one item of a step with `foreach`, as it is shown."""
+
+    id: str
+    item: int | None
+    status: StepStatus
+    attempts: int
+    output: Json
+    failure: Failure | None
+    undo_attempts: int = 0
+    undo_failure: Failure | None = None
+
+
+def step_rows(saga: Saga, state: RunState) -> list[StepRow]:
+    """Return a row for each step in file order, and one for each touched item of a step with `foreach`."""
+    rows = []
+    for step in saga.steps:
+        found = state.steps.get(step.id)
+        if found is None or found.items is None:
+            rows.append(_step_row(state, Operation(step.id, None, Direction.ACTION)))
+            continue
+        if not found.items:
+            rows.append(StepRow(step.id, None, StepStatus.SUCCEEDED, 0, [], None))
+        rows += [_step_row(state, Operation(step.id, index, Direction.ACTION)) for index in range(len(found.items))]
+    return rows
+
+
+def _step_row(state: RunState, operation: Operation) -> StepRow:
+    action = state.operations.get(operation)
+    undo = state.operations.get(operation.other)
+    step = state.steps.get(operation.step)
+    return StepRow(
+        id=operation.step,
+        item=operation.item,
+        status=_step_status(step, action, undo),
+        attempts=0 if action is None else action.attempts,
+        output=None if action is None else action.output,
+        failure=None if action is None else action.failure,
+        undo_attempts=0 if undo is None else undo.attempts,
+        undo_failure=None if undo is None else undo.failure,
+    )
+
+
+_ACTION_STATUS: Final = {
+    Phase.READY: StepStatus.PENDING,
+    Phase.CALLING: StepStatus.RUNNING,
+    Phase.PENDING: StepStatus.RUNNING,
+    Phase.RETRYING: StepStatus.RETRYING,
+    Phase.IN_DOUBT: StepStatus.IN_DOUBT,
+    Phase.PROBING: StepStatus.IN_DOUBT,
+    Phase.SUCCEEDED: StepStatus.SUCCEEDED,
+    Phase.EXHAUSTED: StepStatus.STUCK,
+    Phase.DEAD: StepStatus.STUCK,
+    Phase.CLOSED: StepStatus.SKIPPED,
+}
+
+_UNDO_STATUS: Final = {
+    Phase.SUCCEEDED: StepStatus.COMPENSATED,
+    Phase.EXHAUSTED: StepStatus.STUCK,
+    Phase.DEAD: StepStatus.STUCK,
+}
+
+
+def _step_status(step: StepState | None, action: OperationState | None, undo: OperationState | None) -> StepStatus:
+    if undo is not None and undo.phase is not Phase.FAILED and undo.phase is not Phase.CLOSED:
+        return _UNDO_STATUS.get(undo.phase, StepStatus.COMPENSATING)
+    if step is not None and step.skipped:
+        return StepStatus.SKIPPED
+    if action is None:
+        return StepStatus.PENDING
+    if action.phase is Phase.FAILED:
+        return StepStatus.IN_DOUBT if action.doubt else _failed_or_never(action)
+    return _ACTION_STATUS[action.phase]
+
+
+def _failed_or_never(action: OperationState) -> StepStatus:
+    return StepStatus.FAILED if action.attempts > 0 or action.failure is not None else StepStatus.PENDING

@@ -1,0 +1,252 @@
+"""The way back: what is undone, in which order, and what is left (rules E7, E9-E12).
+
+A rollback looks at every action that had an intent, and at nothing else (E1). The order comes from the graph: a step's
+turn comes when all steps that needed it are settled backward; among those whose turn it is, the one that was first
+called last goes first (E11). Time stamps play no part.
+
+What is done about one action depends on what the log knows of it:
+
+* it succeeded: its compensation is called with the recorded arguments and output;
+* it failed and no call of it is in doubt: there is nothing to undo;
+* it is in doubt: a probe is asked first; where none can tell, a compensation that finds the effect by the forward key
+  (`null_safe`) is called without output; where there is neither, only a person can know: a dead letter.
+"""
+
+from __future__ import annotations
+
+import heapq
+from enum import StrEnum
+
+from sagactl.core.records import (
+    Cause,
+    Decision,
+    Direction,
+    NotUndone,
+    Operation,
+    TimerKind,
+)
+from sagactl.core.retry import delay_range_ms
+from sagactl.core.saga import PROBE_ATTEMPTS_MAX, PROBE_RETRY, CompensateFailed, Saga, StepClass
+from sagactl.core.state import Backward, OperationState, RunState, call_of, operation_state, set_timer
+from sagactl.core.transitions import SETTLED_PHASES, IllegalRecordError, Phase
+
+
+class Treatment(StrEnum):
+    """What the rollback does about one action."""
+
+    NOTHING = "nothing"
+    LEAVE = "leave"
+    PROBE = "probe"
+    COMPENSATE = "compensate"
+    BURY = "bury"
+
+
+def treat(saga: Saga, action: OperationState) -> Treatment:
+    """Return what is to be done about *action* by what is known of it now."""
+    step = saga.by_id[action.operation.step]
+    if action.attempts == 0 or (action.phase is not Phase.SUCCEEDED and not action.doubt):
+        wanted = step.compensate_failed is CompensateFailed.ALWAYS and action.attempts > 0
+        return Treatment.COMPENSATE if wanted and step.compensation is not None else Treatment.NOTHING
+    if step.klass is StepClass.READ_ONLY:
+        return Treatment.NOTHING
+    if action.phase is Phase.SUCCEEDED:
+        return Treatment.LEAVE if step.compensation is None else Treatment.COMPENSATE
+    return _treat_doubt(saga, action)
+
+
+def _treat_doubt(saga: Saga, action: OperationState) -> Treatment:
+    step = saga.by_id[action.operation.step]
+    if step.compensate_failed is CompensateFailed.NEVER:
+        return Treatment.LEAVE
+    if saga.tools[step.action.tool].probe is not None and action.probes < PROBE_ATTEMPTS_MAX:
+        return Treatment.PROBE
+    if step.compensation is None:
+        return Treatment.LEAVE
+    always = step.compensate_failed is CompensateFailed.ALWAYS
+    return Treatment.COMPENSATE if always or saga.tools[step.compensation.tool].null_safe else Treatment.BURY
+
+
+def why_left(saga: Saga, action: OperationState) -> str:
+    """Say why the effect of *action* stays."""
+    step = saga.by_id[action.operation.step]
+    reason = step.not_undoable_reason or "it has no compensation"
+    if step.compensate_failed is CompensateFailed.NEVER and action.doubt:
+        reason = "compensate_failed is never"
+    return f"in doubt, and {reason}" if action.doubt else reason
+
+
+def plan_rollback(saga: Saga, state: RunState) -> tuple[Operation, ...]:
+    """List the touched actions that a rollback has something to do about, the last first."""
+    return tuple(
+        operation
+        for operation in reversed(state.touched)
+        if not _is_undone(state, operation) and treat(saga, state.operations[operation]) is not Treatment.NOTHING
+    )
+
+
+def begin_rollback(saga: Saga, state: RunState, record: Decision) -> None:
+    """Turn the state backward: timers are cancelled, what is open is settled, the frontier of the undo is built."""
+    if state.in_flight:
+        raise IllegalRecordError("a rollback is decided when nothing is under way")
+    if state.failing is None:
+        raise IllegalRecordError("nothing turned the run around")
+    if state.backward is not None:
+        raise IllegalRecordError("the run is rolling back already")
+    state.direction = Direction.COMPENSATION
+    state.cause = record.cause
+    state.failing = None
+    state.stuck = None
+    state.waiting = None
+    _cancel_forward(state)
+    frontier = Backward(blockers={step.id: len(saga.dependents[step.id]) for step in saga.steps})
+    for operation in state.touched:
+        if not _is_undone(state, operation):
+            frontier.open_items.setdefault(operation.step, {})[operation] = None
+            frontier.left += 1
+    state.backward = frontier
+    for step_id in [step.id for step in reversed(saga.steps) if not saga.dependents[step.id]]:
+        _unlock(saga, state, step_id, record.at_ms)
+
+
+def _is_undone(state: RunState, operation: Operation) -> bool:
+    undo = state.operations.get(operation.other)
+    return undo is not None and undo.phase in SETTLED_PHASES
+
+
+def _cancel_forward(state: RunState) -> None:
+    for container in (
+        state.ready,
+        state.startable,
+        state.undecided,
+        state.undrawn,
+        state.doubtful,
+        state.exhausted,
+        state.dead,
+        state.alerts,
+    ):
+        container.clear()
+    state.timers.clear()
+    for op in state.operations.values():
+        op.due_ms = None
+        op.delay = None
+        if op.phase in SETTLED_PHASES:
+            continue
+        if op.operation.direction is Direction.COMPENSATION:
+            op.phase = Phase.READY  # an earlier rollback was terminated in the middle
+            continue
+        if op.phase is Phase.PENDING:
+            op.doubt = True  # nobody will ask again, so its effect may come or not
+        op.phase = Phase.FAILED
+    # Probes asked on the way forward don't count against those of the way back.
+    for op in state.operations.values():
+        op.probes = 0
+
+
+def _unlock(saga: Saga, state: RunState, first: str, at_ms: int) -> None:
+    """Let the turn come to a step, and to those it needed as far as nothing of theirs is open."""
+    frontier = state.backward
+    assert frontier is not None
+    stack = [first]
+    while stack:
+        step_id = stack.pop()
+        for operation in list(frontier.open_items.get(step_id, ())):
+            _offer(saga, state, state.operations[operation], at_ms)
+        if frontier.open_items.get(step_id):
+            continue
+        for need in saga.by_id[step_id].needs:
+            frontier.blockers[need] -= 1
+            if frontier.blockers[need] == 0:
+                stack.append(need)
+
+
+def _offer(saga: Saga, state: RunState, action: OperationState, at_ms: int) -> None:
+    """Put *action* where `decide` finds it, or take it off the list where there is nothing to do."""
+    frontier = state.backward
+    assert frontier is not None
+    treatment = treat(saga, action)
+    if treatment in {Treatment.NOTHING, Treatment.LEAVE}:
+        if treatment is Treatment.LEAVE:
+            _leave_behind(saga, state, action)
+        del frontier.open_items[action.operation.step][action.operation]
+        frontier.left -= 1
+        return
+    undo = state.operations.get(action.operation.other)
+    if undo is not None:
+        state.ready[undo.operation] = None
+        return
+    if treatment is Treatment.BURY:
+        undo = operation_state(state, action.operation.other)
+        undo.phase = Phase.EXHAUSTED
+        undo.cause = Cause.IN_DOUBT
+        undo.failure = action.failure
+        state.exhausted[undo.operation] = None
+        return
+    if action.late_until_ms > at_ms and not saga.tools[call_of(saga, action.operation).tool].late_safe:
+        set_timer(state, action, action.late_until_ms)
+        return
+    heapq.heappush(frontier.heap, (-action.first_seq, action.operation))
+
+
+def _leave_behind(saga: Saga, state: RunState, action: OperationState) -> None:
+    operation = action.operation
+    state.not_undone[operation] = NotUndone(operation.step, operation.item, why_left(saga, action))
+
+
+def reconsider(saga: Saga, state: RunState, action: OperationState, at_ms: int) -> None:
+    """Go on with an action of which a probe has said something (or could not)."""
+    frontier = state.backward
+    assert frontier is not None, "an action settles backward only in a rollback"
+    if treat(saga, action) is Treatment.PROBE:
+        floor_ms, ceiling_ms = delay_range_ms(PROBE_RETRY, max(1, action.probes), None)
+        action.delay = TimerKind.PROBE, floor_ms, ceiling_ms
+        state.undrawn[action.operation] = None
+        return
+    _offer(saga, state, action, at_ms)
+    if not frontier.open_items.get(action.operation.step):
+        _release(saga, state, action.operation.step, at_ms)
+
+
+def settle_undo(saga: Saga, state: RunState, undo: OperationState, at_ms: int) -> None:
+    """Take an action off the list whose compensation succeeded, or was settled by a person."""
+    frontier = state.backward
+    assert frontier is not None, "an undo settles only in a rollback"
+    action = undo.operation.other
+    if undo.phase is Phase.CLOSED:
+        state.abandoned = True
+        state.not_undone[action] = NotUndone(action.step, action.item, "its compensation was abandoned")
+    del frontier.open_items[action.step][action]
+    frontier.left -= 1
+    if not frontier.open_items[action.step]:
+        _release(saga, state, action.step, at_ms)
+
+
+def _release(saga: Saga, state: RunState, step_id: str, at_ms: int) -> None:
+    frontier = state.backward
+    assert frontier is not None
+    for need in saga.by_id[step_id].needs:
+        frontier.blockers[need] -= 1
+        if frontier.blockers[need] == 0:
+            _unlock(saga, state, need, at_ms)
+
+
+def next_undo(state: RunState) -> OperationState | None:
+    """Return the action whose turn it is, the latest first intent first, and drop stale entries."""
+    frontier = state.backward
+    while frontier is not None and frontier.heap:
+        action = state.operations[frontier.heap[0][1]]
+        if is_due_for_undo(state, action):
+            return action
+        heapq.heappop(frontier.heap)
+    return None
+
+
+def is_due_for_undo(state: RunState, action: OperationState) -> bool:
+    """Tell whether nothing of *action*'s way back has begun or is waited for."""
+    return (
+        action.phase in SETTLED_PHASES
+        and action.due_ms is None
+        and action.operation not in state.undrawn
+        and action.operation.other not in state.operations
+        and state.backward is not None
+        and action.operation in state.backward.open_items.get(action.operation.step, ())
+    )

@@ -1,0 +1,197 @@
+"""Which calls could be made now, and the intents they are made from (rules E1, E7, E9, E20, E21)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from sagactl.core.backward import Treatment, next_undo, treat
+from sagactl.core.canonical import Json, NotJsonError, canonical
+from sagactl.core.keys import idempotency_key
+from sagactl.core.policy import Zone, zone_of
+from sagactl.core.records import Decision, DecisionKind, Direction, Failure, Intent, Operation, Probe
+from sagactl.core.saga import PAYLOAD_BYTES_MAX, Saga
+from sagactl.core.scope import action_scope, undo_scope
+from sagactl.core.state import OperationState, RunState, call_of, due_timers
+from sagactl.core.template import ExpressionError, render
+from sagactl.core.transitions import Phase
+from sagactl.core.world import AskProbe, MakeCall, World, Write
+
+
+class Candidate(NamedTuple):
+    """A call or probe that nothing but a slot, or its missing tool, keeps from being made."""
+
+    op: OperationState
+    tool: str
+    is_probe: bool = False
+
+
+def candidates(saga: Saga, state: RunState, world: World) -> Iterator[Candidate]:
+    """Yield what could start now, first what has waited; leaves out what a missing tool would be needed for."""
+    found = _forward(saga, state, world) if state.direction is Direction.ACTION else _backward(saga, state, world)
+    for candidate in found:
+        if candidate.tool not in world.missing_tools:
+            yield candidate
+
+
+def _forward(saga: Saga, state: RunState, world: World) -> Iterator[Candidate]:
+    if state.failing is not None or state.terminating or state.is_halted:
+        return
+    for operation in due_timers(state, world.now_ms):
+        yield _of(saga, state.operations[operation])
+    for operation in state.doubtful:
+        yield _of(saga, state.operations[operation])
+    for operation in state.ready:
+        yield _of(saga, state.operations[operation])
+    for step_id in state.startable:
+        operation = Operation(step_id, state.steps[step_id].items_started, Direction.ACTION)
+        yield _of(saga, OperationState(operation))
+
+
+def _of(saga: Saga, op: OperationState) -> Candidate:
+    if op.phase is Phase.IN_DOUBT:
+        return Candidate(op, _probe_of(saga, op), is_probe=True)
+    return Candidate(op, call_of(saga, op.operation).tool)
+
+
+def _probe_of(saga: Saga, op: OperationState) -> str:
+    probe = saga.tools[call_of(saga, op.operation).tool].probe
+    assert probe is not None, f"{op.operation} can't be probed"
+    return probe
+
+
+def _backward(saga: Saga, state: RunState, world: World) -> Iterator[Candidate]:
+    if state.terminating or len(state.in_flight) >= saga.compensation_concurrency:
+        return
+    for operation in due_timers(state, world.now_ms):
+        yield _of_backward(saga, state.operations[operation])
+    for operation in state.doubtful:
+        yield _of(saga, state.operations[operation])
+    for operation in state.ready:
+        yield _of(saga, state.operations[operation])
+    action = next_undo(state)
+    if action is not None:
+        yield _of_backward(saga, action)
+
+
+def _of_backward(saga: Saga, op: OperationState) -> Candidate:
+    """An action whose turn has come is probed or compensated; an undo under way goes on."""
+    if op.operation.direction is Direction.COMPENSATION:
+        return _of(saga, op)
+    if treat(saga, op) is Treatment.PROBE:
+        return Candidate(op, _probe_of(saga, op), is_probe=True)
+    undo = OperationState(op.operation.other)
+    return Candidate(undo, call_of(saga, undo.operation).tool)
+
+
+def make_call(saga: Saga, state: RunState, world: World, op: OperationState) -> MakeCall | Write:
+    """Return the intent of the next call of *op*, or the record that it is refused (E21)."""
+    try:
+        arguments = _arguments(saga, state, world, op)
+    except (ExpressionError, NotJsonError) as error:
+        failure = Failure("refused", str(error))
+        return Write(Decision(world.now_ms, DecisionKind.REFUSED, operation=op.operation, failure=failure))
+    repeated = op.phase is Phase.PENDING
+    intent = Intent(
+        at_ms=world.now_ms,
+        operation=op.operation,
+        attempt=op.attempts if repeated else op.attempts + 1,
+        asking=op.asking + 1 if repeated else 1,
+        fence=state.fence,
+        tool=call_of(saga, op.operation).tool,
+        key=idempotency_key(state.run_id, op.operation),
+        deadline_ms=_deadline(saga, state, world, op),
+        arguments=arguments if op.attempts == 0 else None,
+    )
+    return MakeCall(intent, arguments, _forward_key(state, op.operation), op.token, _raw_for(state, op))
+
+
+def _forward_key(state: RunState, operation: Operation) -> str:
+    action = operation if operation.direction is Direction.ACTION else operation.other
+    return idempotency_key(state.run_id, action)
+
+
+def _raw_for(state: RunState, op: OperationState) -> Json:
+    if op.operation.direction is Direction.ACTION:
+        return None
+    return state.operations[op.operation.other].raw
+
+
+def _deadline(saga: Saga, state: RunState, world: World, op: OperationState) -> int:
+    """E14: the nearest of the call's, the step's and, before the pivot, the run's."""
+    call = call_of(saga, op.operation)
+    times = [world.now_ms + call.start_to_close_ms]
+    if op.schedule_deadline_ms is not None:
+        times.append(op.schedule_deadline_ms)
+    elif call.schedule_to_close_ms is not None:
+        times.append(world.now_ms + call.schedule_to_close_ms)
+    if state.deadline_ms is not None and zone_of(saga, op.operation) is Zone.BEFORE:
+        times.append(state.deadline_ms)
+    return min(times)
+
+
+def _arguments(saga: Saga, state: RunState, world: World, op: OperationState) -> Json:
+    """E20: evaluated once for an operation; later attempts get what was recorded."""
+    if op.attempts > 0:
+        return op.arguments
+    if op.operation.direction is Direction.COMPENSATION:
+        arguments = _undo_arguments(saga, state, world, op)
+    else:
+        _check_guard(saga, state, world, op)
+        scope = action_scope(saga, state, op.operation)
+        arguments = render(saga.by_id[op.operation.step].action.arguments, scope, world.evaluator)
+    if len(canonical(arguments)) > PAYLOAD_BYTES_MAX:
+        raise ExpressionError(f"the arguments are larger than {PAYLOAD_BYTES_MAX} bytes")
+    objection = world.evaluator.check_arguments(call_of(saga, op.operation).tool, arguments)
+    if objection is not None:
+        raise ExpressionError(objection)
+    return arguments
+
+
+def _undo_arguments(saga: Saga, state: RunState, world: World, op: OperationState) -> Json:
+    """E7: without an output, arguments that come out as null are left out."""
+    action = state.operations[op.operation.other]
+    arguments = render(
+        call_of(saga, op.operation).arguments,
+        undo_scope(saga, state, action),
+        world.evaluator,
+    )
+    if action.phase is not Phase.SUCCEEDED and isinstance(arguments, dict):
+        return {name: value for name, value in arguments.items() if value is not None}
+    return arguments
+
+
+def _check_guard(saga: Saga, state: RunState, world: World, op: OperationState) -> None:
+    guard = saga.by_id[op.operation.step].guard
+    if guard is None:
+        return
+    value = render(guard, action_scope(saga, state, op.operation), world.evaluator)
+    if not isinstance(value, bool):
+        raise ExpressionError("guard must be true or false")
+    if not value:
+        raise ExpressionError("the guard is false")
+
+
+def make_probe(saga: Saga, state: RunState, world: World, op: OperationState) -> AskProbe:
+    """Return the question whether the effect of *op* is there (E6)."""
+    call = call_of(saga, op.operation)
+    name = saga.tools[call.tool].probe
+    assert name is not None, f"{op.operation} can't be probed"
+    probe = Probe(
+        at_ms=world.now_ms,
+        operation=op.operation,
+        number=op.probes + 1,
+        fence=state.fence,
+        tool=name,
+        deadline_ms=world.now_ms + call.start_to_close_ms,
+    )
+    key = idempotency_key(state.run_id, op.operation)
+    return AskProbe(probe, _probe_arguments(saga, name, op), key, _forward_key(state, op.operation), op.raw)
+
+
+def _probe_arguments(saga: Saga, name: str, op: OperationState) -> Json:
+    """A probe gets those of the call's recorded arguments that it knows by name."""
+    known = saga.tools[name].arguments_schema.get("properties")
+    if not isinstance(op.arguments, dict) or not isinstance(known, dict):
+        return {}
+    return {key: value for key, value in op.arguments.items() if key in known}

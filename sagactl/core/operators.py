@@ -1,0 +1,292 @@
+"""What operators may ask of a run, and what becomes of it (rules E13, E22, E23).
+
+`answer_request` turns a request into a record, refusals included; `apply_request` folds that record. The table below
+says by the run's stand which verb does what; the words of a refusal name the command that helps.
+
+Between the pivot's intent and its outcome nobody knows on which side of the point of no return the run stands, so a
+request to turn back is deferred: recorded, and answered when the pivot's fate is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+from sagactl.core.frontier import apply_event, fail_run
+from sagactl.core.policy import Zone, zone_of
+from sagactl.core.records import (
+    Cause,
+    Direction,
+    Disposition,
+    Failure,
+    Operation,
+    Operator,
+    Request,
+    Resolution,
+    RunStatus,
+    Verb,
+)
+from sagactl.core.saga import Saga
+from sagactl.core.state import OperationState, RunState, call_of, step_state
+from sagactl.core.transitions import Event, IllegalRecordError, Phase
+
+
+class Stand(StrEnum):
+    """Where a run stands as far as an operator's verb is concerned."""
+
+    FORWARD = "forward"
+    PIVOT_OPEN = "pivot_open"
+    BEHIND = "behind"
+    BACKWARD = "backward"
+    STUCK_BEFORE = "stuck_before"
+    STUCK_PIVOT = "stuck_pivot"
+    STUCK_BEHIND = "stuck_behind"
+    STUCK_BACKWARD = "stuck_backward"
+    SUCCEEDED = "succeeded"
+    SUCCEEDED_PAST_PIVOT = "succeeded_past_pivot"
+    ROLLED_BACK = "rolled_back"
+    TERMINATED = "terminated"
+    TERMINATED_PAST_PIVOT = "terminated_past_pivot"
+
+
+class Effect(StrEnum):
+    """What a verb does at a stand."""
+
+    TURN_BACK = "turn_back"
+    TURN_BACK_PAST_PIVOT = "turn_back_past_pivot"
+    END = "end"
+    DEFER = "defer"
+    NOTHING = "nothing"
+    REFUSE = "refuse"
+
+
+_S = Stand
+_E = Effect
+EFFECTS: Final[Mapping[Verb, Mapping[Stand, tuple[Effect, str]]]] = {
+    Verb.CANCEL: {
+        _S.FORWARD: (_E.TURN_BACK, ""),
+        _S.PIVOT_OPEN: (_E.DEFER, "the pivot's outcome is open"),
+        _S.BEHIND: (_E.REFUSE, "the pivot has passed: the run only goes forward"),
+        _S.BACKWARD: (_E.NOTHING, "the run is rolling back already"),
+        _S.STUCK_BEFORE: (_E.TURN_BACK, ""),
+        _S.STUCK_PIVOT: (_E.REFUSE, "the pivot is in doubt: say first whether it happened"),
+        _S.STUCK_BEHIND: (_E.REFUSE, "the pivot has passed: the run only goes forward"),
+        _S.STUCK_BACKWARD: (_E.REFUSE, "the rollback waits for a person: see the dead letters"),
+        _S.SUCCEEDED: (_E.REFUSE, "the run has succeeded"),
+        _S.SUCCEEDED_PAST_PIVOT: (_E.REFUSE, "the run has succeeded"),
+        _S.ROLLED_BACK: (_E.REFUSE, "the run is rolled back"),
+        _S.TERMINATED: (_E.REFUSE, "the run is terminated"),
+        _S.TERMINATED_PAST_PIVOT: (_E.REFUSE, "the run is terminated"),
+    },
+    Verb.ROLLBACK: {
+        _S.FORWARD: (_E.TURN_BACK, ""),
+        _S.PIVOT_OPEN: (_E.DEFER, "the pivot's outcome is open"),
+        _S.BEHIND: (_E.TURN_BACK_PAST_PIVOT, "the pivot has passed"),
+        _S.BACKWARD: (_E.NOTHING, "the run is rolling back already"),
+        _S.STUCK_BEFORE: (_E.TURN_BACK, ""),
+        _S.STUCK_PIVOT: (_E.REFUSE, "the pivot is in doubt: say first whether it happened"),
+        _S.STUCK_BEHIND: (_E.TURN_BACK_PAST_PIVOT, "the pivot has passed"),
+        _S.STUCK_BACKWARD: (_E.REFUSE, "the rollback waits for a person: see the dead letters"),
+        _S.SUCCEEDED: (_E.TURN_BACK, ""),
+        _S.SUCCEEDED_PAST_PIVOT: (_E.TURN_BACK_PAST_PIVOT, "the pivot has passed"),
+        _S.ROLLED_BACK: (_E.REFUSE, "the run is rolled back already"),
+        _S.TERMINATED: (_E.TURN_BACK, ""),
+        _S.TERMINATED_PAST_PIVOT: (_E.TURN_BACK_PAST_PIVOT, "the pivot has passed"),
+    },
+    Verb.TERMINATE: {
+        stand: (_E.REFUSE, "the run has ended")
+        if stand in {_S.SUCCEEDED, _S.SUCCEEDED_PAST_PIVOT, _S.ROLLED_BACK, _S.TERMINATED, _S.TERMINATED_PAST_PIVOT}
+        else (_E.END, "")
+        for stand in Stand
+    },
+}
+"""Each verb at each stand: complete, so that nothing is decided by omission."""
+
+
+def stand_of(state: RunState) -> Stand:
+    """Return where the run stands."""
+    if state.ended is not None:
+        return _stand_ended(state)
+    if state.stuck is not None:
+        return _stand_stuck(state)
+    if state.direction is Direction.COMPENSATION or state.failing is not None:
+        return Stand.BACKWARD
+    if state.pivot_passed:
+        return Stand.BEHIND
+    return Stand.PIVOT_OPEN if state.is_pivot_open else Stand.FORWARD
+
+
+def _stand_ended(state: RunState) -> Stand:
+    assert state.ended is not None
+    past = state.pivot_passed
+    match state.ended.status:
+        case RunStatus.SUCCEEDED:
+            return Stand.SUCCEEDED_PAST_PIVOT if past else Stand.SUCCEEDED
+        case RunStatus.ROLLED_BACK:
+            return Stand.ROLLED_BACK
+        case _:
+            past = past or state.is_pivot_open
+            return Stand.TERMINATED_PAST_PIVOT if past and state.backward is None else Stand.TERMINATED
+
+
+def _stand_stuck(state: RunState) -> Stand:
+    if state.direction is Direction.COMPENSATION:
+        return Stand.STUCK_BACKWARD
+    if state.pivot_passed:
+        return Stand.STUCK_BEHIND
+    return Stand.STUCK_PIVOT if state.is_pivot_open else Stand.STUCK_BEFORE
+
+
+def answer_request(saga: Saga, state: RunState, request: Request, at_ms: int) -> Operator:
+    """Return the record that *request* becomes here and now."""
+    if request.verb in {Verb.RETRY, Verb.RESOLVE}:
+        objection = _object_to_letter(saga, state, request)
+        disposition = Disposition.REFUSED if objection else Disposition.ACCEPTED
+        return Operator(at_ms, request, disposition, objection)
+    effect, detail = EFFECTS[request.verb][stand_of(state)]
+    if effect is Effect.TURN_BACK_PAST_PIVOT:
+        effect, detail = _past_pivot(request, detail)
+    disposition = {
+        Effect.REFUSE: Disposition.REFUSED,
+        Effect.DEFER: Disposition.DEFERRED,
+    }.get(effect, Disposition.ACCEPTED)
+    return Operator(at_ms, request, disposition, detail or None)
+
+
+def _past_pivot(request: Request, detail: str) -> tuple[Effect, str]:
+    if not request.past_pivot:
+        return Effect.REFUSE, f"{detail}: only --past-pivot with a --reason goes back"
+    if not request.reason:
+        return Effect.REFUSE, "--past-pivot takes a --reason"
+    return Effect.TURN_BACK, ""
+
+
+def _object_to_letter(saga: Saga, state: RunState, request: Request) -> str | None:
+    """Return why a dead letter can't be retried or resolved as asked, or None."""
+    operation = request.operation
+    if operation is None or operation not in state.dead:
+        return f"{operation} has no open dead letter"
+    op = state.operations[operation]
+    if request.verb is Verb.RETRY:
+        asks_person = op.operation.direction is Direction.COMPENSATION and op.cause is Cause.IN_DOUBT
+        return "nobody can tell whether there is anything to undo: resolve it" if asks_person else None
+    if not request.reason:
+        return "a resolution takes a --reason"
+    return _object_to_resolution(zone_of(saga, operation), op, request.resolution)
+
+
+def _object_to_resolution(zone: Zone, op: OperationState, resolution: Resolution | None) -> str | None:
+    never_called = op.attempts == 0 and zone is not Zone.UNDO
+    objections = {
+        Resolution.SKIP: (zone is not Zone.BEHIND, "only a step behind the pivot can be skipped"),
+        Resolution.ABANDON: (zone is not Zone.UNDO, "only an undo can be abandoned"),
+        Resolution.DONE: (never_called, "it was never called, so it can't have happened"),
+        Resolution.NOT_DONE: (
+            zone is Zone.UNDO and op.cause is not Cause.IN_DOUBT,
+            "the action is known to have happened: --done or --abandon",
+        ),
+    }
+    if resolution is None:
+        return "say how it is resolved"
+    stands, objection = objections[resolution]
+    return objection if stands else None
+
+
+def apply_request(saga: Saga, state: RunState, record: Operator) -> None:
+    """Fold what an operator asked for and got."""
+    request = record.request
+    if request.id in state.answered:
+        raise IllegalRecordError(f"the request {request.id} was answered before")
+    if record.disposition is Disposition.DEFERRED:
+        if request in state.deferred:
+            raise IllegalRecordError(f"the request {request.id} is deferred already")
+        state.deferred.append(request)
+        return
+    state.deferred = [other for other in state.deferred if other.id != request.id]
+    state.answered.add(request.id)
+    if record.disposition is not Disposition.ACCEPTED:
+        return
+    if request.verb in {Verb.RETRY, Verb.RESOLVE}:
+        _apply_to_letter(saga, state, request, record.at_ms)
+        return
+    effect, _ = EFFECTS[request.verb][stand_of(state)]
+    if effect is Effect.END:
+        state.terminating = True
+        state.failing_since_ms = record.at_ms
+        _wake(state, record.at_ms)
+    elif effect in {Effect.TURN_BACK, Effect.TURN_BACK_PAST_PIVOT}:
+        _turn_back(state, request, record.at_ms)
+
+
+def _turn_back(state: RunState, request: Request, at_ms: int) -> None:
+    if state.ended is not None:
+        state.ended = None
+        state.backward = None
+    _wake(state, at_ms)
+    cause = Cause.CANCELLED if request.verb is Verb.CANCEL else Cause.REQUESTED
+    failure = Failure(
+        cause.value, f"{request.verb} by {request.who}" + (f": {request.reason}" if request.reason else "")
+    )
+    fail_run(state, cause, failure, None, at_ms)
+
+
+def _wake(state: RunState, at_ms: int) -> None:
+    """Leave `stuck`; the time in which only a person was awaited doesn't count against deadlines (E14)."""
+    if state.stuck is None:
+        return
+    idle_ms = at_ms - state.stuck.at_ms
+    if state.deadline_ms is not None:
+        state.deadline_ms += idle_ms
+    for _, _, operation in state.timers:
+        op = state.operations[operation]
+        if op.schedule_deadline_ms is not None and op.due_ms is not None:
+            op.schedule_deadline_ms += idle_ms
+    state.stuck = None
+
+
+def _apply_to_letter(saga: Saga, state: RunState, request: Request, at_ms: int) -> None:
+    operation = request.operation
+    assert operation is not None, "the request names its dead letter"
+    op = state.operations[operation]
+    _wake(state, at_ms)
+    if request.verb is Verb.RETRY:
+        _refill_budget(saga, op, at_ms)
+        apply_event(saga, state, op, Event.RETRIED, at_ms)
+    else:
+        _resolve(saga, state, op, request, at_ms)
+    if op.phase is Phase.READY and not _is_decided(state, operation):
+        del state.ready[operation]  # its `when` or `foreach` was refused: evaluated again
+        del state.operations[operation]
+        state.undecided[operation.step] = None
+
+
+def _resolve(saga: Saga, state: RunState, op: OperationState, request: Request, at_ms: int) -> None:
+    op.doubt = False
+    if request.resolution is Resolution.DONE and op.operation.direction is Direction.ACTION:
+        op.output = request.output
+    if request.resolution is Resolution.NOT_DONE:
+        _refill_budget(saga, op, at_ms)
+    assert request.resolution is not None, "a resolution says how"
+    apply_event(saga, state, op, _RESOLUTION_EVENTS[request.resolution], at_ms)
+
+
+_RESOLUTION_EVENTS: Final = {
+    Resolution.DONE: Event.RESOLVED_DONE,
+    Resolution.NOT_DONE: Event.RESOLVED_NOT_DONE,
+    Resolution.SKIP: Event.SKIPPED,
+    Resolution.ABANDON: Event.ABANDONED,
+}
+
+
+def _is_decided(state: RunState, operation: Operation) -> bool:
+    return operation.direction is Direction.COMPENSATION or step_state(state, operation.step).decided
+
+
+def _refill_budget(saga: Saga, op: OperationState, at_ms: int) -> None:
+    """E23: a fresh budget of attempts, probes and time, with the same key and arguments."""
+    op.attempts_before_retry = op.attempts
+    op.probes = 0
+    op.is_final = False
+    limit_ms = call_of(saga, op.operation).schedule_to_close_ms
+    op.schedule_deadline_ms = None if limit_ms is None else at_ms + limit_ms

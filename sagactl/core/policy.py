@@ -1,0 +1,113 @@
+"""What follows an answer: the policy of a step applied to one operation (rules E3-E7, E12, E13).
+
+`judge` is asked whenever the transition table leaves a choice. It looks at nothing but the saga, the operation, where
+the run stands, and the time in the record, so a replay judges as the first run did.
+
+Three zones decide what giving up means. *Before* the pivot an action that fails turns the run around. *At* the pivot
+it does so only without doubt: a pivot in doubt belongs to a person. *Behind* it, and in a compensation, there is
+nothing to turn to, so what is used up becomes a dead letter.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from sagactl.core.records import Cause, Direction, Operation
+from sagactl.core.saga import PROBE_ATTEMPTS_MAX, OnUnknown, Saga, StepClass
+from sagactl.core.state import OperationState, RunState, call_of
+from sagactl.core.transitions import Event, Phase
+
+_PROBE_ANSWERS = frozenset({Event.PROBE_NOT_DONE, Event.PROBE_CANNOT_TELL})
+
+
+class Zone(StrEnum):
+    """Where an operation stands with regard to the point of no return."""
+
+    BEFORE = "before"
+    PIVOT = "pivot"
+    BEHIND = "behind"
+    UNDO = "undo"
+
+
+def zone_of(saga: Saga, operation: Operation) -> Zone:
+    """Return the zone of *operation*."""
+    if operation.direction is Direction.COMPENSATION:
+        return Zone.UNDO
+    klass = saga.by_id[operation.step].klass
+    if klass is StepClass.PIVOT:
+        return Zone.PIVOT
+    return Zone.BEHIND if klass is StepClass.RETRIABLE else Zone.BEFORE
+
+
+def judge(saga: Saga, state: RunState, op: OperationState, event: Event, at_ms: int) -> Phase:
+    """Return the phase that *event* leads to, and note in `op.cause` why where it is given up."""
+    zone = zone_of(saga, op.operation)
+    if event is Event.REFUSED:
+        return _give_up(op, zone, Cause.STEP_FAILED)
+    if zone is not Zone.UNDO and (state.direction is Direction.COMPENSATION or state.failing is not None):
+        return Phase.FAILED
+    if event in _PROBE_ANSWERS or (event is Event.LOST and op.phase is Phase.PROBING):
+        return _after_probe(saga, op, event, zone, at_ms)
+    if event is Event.EXPIRED or not _may_try_again(saga, op, at_ms):
+        return _when_used_up(saga, op, zone)
+    if not op.doubt:
+        return Phase.RETRYING
+    return _in_doubt(saga, op, zone, at_ms)
+
+
+def _may_try_again(saga: Saga, op: OperationState, at_ms: int) -> bool:
+    if op.is_final or op.attempts_in_budget >= call_of(saga, op.operation).retry.max_attempts:
+        return False
+    return op.schedule_deadline_ms is None or at_ms < op.schedule_deadline_ms
+
+
+def _in_doubt(saga: Saga, op: OperationState, zone: Zone, at_ms: int) -> Phase:
+    call = call_of(saga, op.operation)
+    policy = call.on_unknown
+    if policy is OnUnknown.RETRY:
+        if not _key_has_expired(saga, op, at_ms):
+            return Phase.RETRYING
+        policy = OnUnknown.PROBE if saga.tools[call.tool].probe else OnUnknown.ASK
+    if policy is OnUnknown.PROBE and op.probes < PROBE_ATTEMPTS_MAX:
+        return Phase.IN_DOUBT
+    if policy is OnUnknown.COMPENSATE:
+        return Phase.FAILED
+    return _give_up(op, zone, Cause.IN_DOUBT, to_person=True)
+
+
+def _when_used_up(saga: Saga, op: OperationState, zone: Zone) -> Phase:
+    """No further try: a probe may still clear the doubt (E4: a late rejection doesn't)."""
+    if not op.doubt:
+        return _give_up(op, zone, Cause.STEP_FAILED)
+    policy = call_of(saga, op.operation).on_unknown
+    if policy is OnUnknown.PROBE and op.probes < PROBE_ATTEMPTS_MAX:
+        return Phase.IN_DOUBT
+    ask = policy in {OnUnknown.ASK, OnUnknown.PROBE}
+    return _give_up(op, zone, Cause.IN_DOUBT, to_person=ask)
+
+
+def _after_probe(saga: Saga, op: OperationState, event: Event, zone: Zone, at_ms: int) -> Phase:
+    if event is Event.PROBE_NOT_DONE:
+        if _may_try_again(saga, op, at_ms):
+            return Phase.RETRYING
+        return _give_up(op, zone, Cause.STEP_FAILED)
+    if op.probes < PROBE_ATTEMPTS_MAX:
+        return Phase.IN_DOUBT
+    return _give_up(op, zone, Cause.IN_DOUBT, to_person=True)
+
+
+def _give_up(op: OperationState, zone: Zone, cause: Cause, *, to_person: bool = False) -> Phase:
+    if zone is Zone.UNDO:
+        op.cause = Cause.COMPENSATION_FAILED
+        return Phase.EXHAUSTED
+    if zone is Zone.BEHIND:
+        op.cause = Cause.FORWARD_STUCK
+        return Phase.EXHAUSTED
+    op.cause = cause
+    asks_person = to_person or (zone is Zone.PIVOT and op.doubt)
+    return Phase.EXHAUSTED if asks_person else Phase.FAILED
+
+
+def _key_has_expired(saga: Saga, op: OperationState, at_ms: int) -> bool:
+    retention_ms = saga.tools[call_of(saga, op.operation).tool].key_retention_ms
+    return retention_ms is not None and at_ms - op.first_intent_ms >= retention_ms

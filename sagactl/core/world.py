@@ -1,0 +1,85 @@
+"""What `decide` is handed, and what it can answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from sagactl.core.canonical import Json
+from sagactl.core.records import Intent, Operation, Probe, Record, RunStatus, TimerKind
+from sagactl.core.template import Evaluator
+
+CALLS_MAX: Final = 8
+"""Calls at once in one process, unless configured."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """The time, how many calls may start now, how to evaluate, and which pinned tools can't be called here."""
+
+    now_ms: int
+    slots: int
+    evaluator: Evaluator
+    missing_tools: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Append this record."""
+
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class MakeCall:
+    """Append this intent and, once it is durable, make the call."""
+
+    intent: Intent
+    arguments: Json
+    forward_key: str
+    token: Json = None
+    raw: Json = None
+
+
+@dataclass(frozen=True, slots=True)
+class AskProbe:
+    """Append this record and, once it is durable, ask the probe."""
+
+    probe: Probe
+    arguments: Json
+    key: str
+    forward_key: str
+    raw: Json = None
+
+
+@dataclass(frozen=True, slots=True)
+class DrawDelay:
+    """Draw a delay between these bounds, both included, and append it as a timer."""
+
+    operation: Operation
+    kind: TimerKind
+    floor_ms: int
+    ceiling_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndCalls:
+    """These calls had their time to settle: end them (E14)."""
+
+    operations: tuple[Operation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing to do until an answer comes, `until_ms` is there, or something from outside happens."""
+
+    what: str
+    until_ms: int | None = None
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """Nothing will happen without a person."""
+
+    status: RunStatus
