@@ -13,8 +13,8 @@ Rules of this module and of `evolve`
   first speaks of them.
 
 What the containers mean is said at each field. They hold nothing that could not be worked out again from the
-operations; they only keep it at hand. The two heaps drop stale entries lazily, so they alone may differ between two folds
-of the same records, and take no part in comparing states.
+operations; they only keep it at hand. The two heaps drop stale entries lazily, so they alone may differ between two
+folds of the same records, and take no part in comparing states.
 """
 
 from __future__ import annotations

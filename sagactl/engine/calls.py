@@ -1,0 +1,103 @@
+"""One call under way: started, watched, ended for sure (rules E3, E14, E15).
+
+A call has a deadline on the monotonic clock. When it passes, the call is told to end (its event is set, its task
+cancelled); what it answers from then on is kept as evidence, but the outcome is *unknown*: somebody who waits no longer
+can't be told. Nothing else of that operation starts before the call has really returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from sagactl.core.answer import Answer, ProbeReply
+from sagactl.core.records import Failure, Operation, OutcomeKind, ProbeAnswer
+from sagactl.engine.clock import Clock
+from sagactl.engine.workers import AsyncJob, Workers
+from sagactl.tools.base import Invocation, Toolbox
+
+Reply = Answer | ProbeReply
+
+
+@dataclass(slots=True, eq=False)
+class CallUnderWay:
+    """A call or probe that was started and has not answered."""
+
+    run_id: str
+    operation: Operation
+    number: int
+    invocation: Invocation
+    deadline: float
+    is_probe: bool
+    job: AsyncJob | None = None
+    told_to_end_at: float | None = None
+    is_reported: bool = False
+    was_made: bool = True
+
+    def tell_to_end(self, now: float) -> None:
+        """Ask the call to end; idempotent."""
+        if self.told_to_end_at is None:
+            self.told_to_end_at = now
+            self.invocation.cancelled.set()
+            if self.job is not None:
+                self.job.cancel()
+
+
+@dataclass(slots=True)
+class CallStarter:
+    """Starts calls; `may_call` is asked on the calling thread at the last moment, `answer` is told the end."""
+
+    toolbox: Toolbox
+    workers: Workers
+    clock: Clock
+    may_call: Callable[[CallUnderWay], bool]
+    answer: Callable[[CallUnderWay, Reply, float], None]
+    not_called: Callable[[CallUnderWay], None]
+
+    def start(self, call: CallUnderWay) -> None:
+        """Begin *call* on a thread, or on the event loop where its tool is async."""
+        if not call.is_probe and self.toolbox.is_async(call.invocation.tool):
+            self._start_async(call)
+        else:
+            self.workers.submit(lambda: self._run(call))
+
+    def _run(self, call: CallUnderWay) -> None:
+        if not self.may_call(call):
+            self.not_called(call)
+            return
+        reply: Reply
+        try:
+            reply = self.toolbox.probe(call.invocation) if call.is_probe else self.toolbox.call(call.invocation)
+        except BaseException as error:  # a toolbox never raises; if it does, the call is in doubt
+            reply = _reply_for_bug(error, is_probe=call.is_probe)
+        self.answer(call, reply, self.clock.monotonic())
+
+    def _start_async(self, call: CallUnderWay) -> None:
+        if not self.may_call(call):
+            self.not_called(call)
+            return
+        call.job = self.workers.submit_async(
+            lambda: self.toolbox.call_async(call.invocation), lambda result: self._finish_async(call, result)
+        )
+
+    def _finish_async(self, call: CallUnderWay, result: object) -> None:
+        reply = result if isinstance(result, Answer) else _reply_for_bug(result, is_probe=False)
+        self.answer(call, reply, self.clock.monotonic())
+
+
+def _reply_for_bug(error: object, *, is_probe: bool) -> Reply:
+    failure = Failure(type(error).__name__, str(error)[:500])
+    if is_probe:
+        return ProbeReply(ProbeAnswer.CANNOT_TELL, failure=failure)
+    return Answer(OutcomeKind.UNKNOWN, failure=failure)
+
+
+def judge_lateness(call: CallUnderWay, reply: Reply, at: float, timeout_seconds: float) -> Reply:
+    """Return *reply* as it counts: after the deadline it is evidence and the outcome unknown (E3)."""
+    if at <= call.deadline and (call.told_to_end_at is None or at < call.told_to_end_at):
+        return reply
+    failure = Failure("timeout", f"no answer within {timeout_seconds:g}s")
+    if isinstance(reply, ProbeReply):
+        return ProbeReply(ProbeAnswer.CANNOT_TELL, failure=failure, printed=reply.printed)
+    raw = reply.output if reply.kind is OutcomeKind.SUCCEEDED else reply.raw
+    return replace(reply, kind=OutcomeKind.UNKNOWN, output=None, failure=failure, after_ms=None, token=None, raw=raw)

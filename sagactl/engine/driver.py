@@ -1,0 +1,472 @@
+"""The one loop that carries out what the core decides, for any number of runs of one process.
+
+How it turns
+------------
+1. *Take in* everything that has happened: answers of calls, operators' requests, timers, signals.
+2. *Advance* each run that it touched: the core decides, records pile up (see `core.advance`).
+3. *Commit* what piled up in all runs in one durable transaction (rule E2): the outcome of a call and the intents of the
+   calls that follow it, of all runs together. A run alone pays one commit between two effects and no thread change.
+4. *Then* make the calls whose intents are durable now (E1), and let go of runs that rest or only wait.
+
+What it never does
+------------------
+* It never takes storage trouble for a step's failure: an error of the log goes up at once, nothing more is called, and
+  what was under way is in doubt for whoever resumes (E18).
+* It never relies on a lease that may have run out: every call is checked at the last moment, on its own thread, and the
+  whole driver stops in time for its calls to end before another driver may begin (E15, C3).
+* It never lets an answer count twice: an answer is taken only from the call that is under way now.
+
+Everything the loop does happens on the thread that called `drive`; other threads only put events into its inbox.
+"""
+
+from __future__ import annotations
+
+import heapq
+import queue
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from sagactl.core.advance import advance
+from sagactl.core.definition import read_definition
+from sagactl.core.evolve import replay
+from sagactl.core.operators import answer_request
+from sagactl.core.records import (
+    Cause,
+    Decision,
+    DecisionKind,
+    Direction,
+    Disposition,
+    Failure,
+    Holder,
+    Operator,
+    Probe,
+    Record,
+)
+from sagactl.core.saga import Saga
+from sagactl.core.state import RunState
+from sagactl.core.summary import summarize
+from sagactl.core.transitions import IllegalRecordError
+from sagactl.core.world import AskProbe, EndCalls, MakeCall, Rest, Wait, World
+from sagactl.engine.calls import CallStarter, CallUnderWay, Reply, judge_lateness
+from sagactl.engine.clock import Clock, SystemClock
+from sagactl.engine.ending import Ending, Why
+from sagactl.engine.lease_keeper import LeaseKeeper
+from sagactl.engine.run import Evaluate, Run, RunEvaluator, find_missing_tools
+from sagactl.engine.settings import Committed, Settings
+from sagactl.engine.translate import make_invocation, make_record
+from sagactl.engine.workers import Workers
+from sagactl.errors import DamagedLogError, InternalError, LeaseLostError
+from sagactl.log.base import Batch, Captured, Creation, Lease, Log, NewRun
+from sagactl.tools.base import Toolbox
+
+REQUEST_POLL_SECONDS: Final = 0.5
+"""How often requests from other processes are looked for: each is answered within a second (E22)."""
+
+
+@dataclass(slots=True)
+class _Inbox:
+    events: queue.SimpleQueue[Callable[[], None]] = field(default_factory=queue.SimpleQueue)
+
+    def take(self, timeout_seconds: float) -> None:
+        """Wait for an event, then handle all that are there."""
+        try:
+            self.events.get(timeout=max(0.0, timeout_seconds))()
+            while True:
+                self.events.get_nowait()()
+        except queue.Empty:
+            return
+
+
+class Driver:
+    """Drives runs of one log with the tools of one project; see the essay above."""
+
+    def __init__(
+        self,
+        log: Log,
+        toolbox: Toolbox,
+        *,
+        evaluate: Evaluate,
+        holder: Holder,
+        project: Path,
+        draw: Callable[[int, int], int],
+        clock: Clock | None = None,
+        settings: Settings | None = None,
+    ) -> None:
+        self._log = log
+        self._toolbox = toolbox
+        self._evaluate = evaluate
+        self._holder = holder
+        self._project = project
+        self._draw = draw
+        self._clock = clock or SystemClock()
+        self._settings = settings or Settings()
+        self._runs: dict[str, Run] = {}
+        self._dirty: dict[str, None] = {}
+        """Runs that something happened to: to be advanced."""
+        self._changed: dict[str, None] = {}
+        """Runs that were advanced or folded since the last commit."""
+        self._starved: deque[str] = deque()
+        self._wakes: list[tuple[float, str]] = []
+        self._deadlines: list[tuple[float, int, CallUnderWay]] = []
+        self._calls_under_way = 0
+        self._calls_started = 0
+        self._definitions: dict[str, Saga] = {}
+        self._endings: dict[str, Ending] = {}
+        self._listeners: list[Callable[[Committed], None]] = []
+        self._next_request_poll = 0.0
+        self._stopping_since: float | None = None
+        self._trouble: Exception | None = None
+        self._inbox = _Inbox()
+        self._workers = Workers()
+        self._keeper = LeaseKeeper(
+            log,
+            self._clock,
+            lambda lost: self._post(partial(self._on_lost, lost)),
+            lease_ms=self._settings.lease_ms,
+            heartbeat_ms=self._settings.heartbeat_ms,
+        )
+        self._starter = CallStarter(
+            toolbox,
+            self._workers,
+            self._clock,
+            may_call=lambda call: self._keeper.seconds_left(call.run_id) > 0,
+            answer=lambda call, reply, at: self._post(partial(self._on_answer, call, reply, at)),
+            not_called=lambda call: self._post(partial(self._on_not_called, call)),
+        )
+
+    # What others call
+
+    def subscribe(self, listener: Callable[[Committed], None]) -> None:
+        """Tell *listener* of records once they are durable, on the driving thread; it must not raise."""
+        self._listeners.append(listener)
+
+    def create(self, new: NewRun, saga: Saga) -> Creation:
+        """Create a run and take it over; where its key is taken, only say so (E8)."""
+        asked_at = self._clock.monotonic()
+        creation = self._log.create(new, holder=self._holder)
+        if creation.lease is not None:
+            self._take_over(creation.lease, saga, asked_at)
+        return creation
+
+    def adopt(self, run_id: str) -> None:
+        """Take an existing run over; raises BusyError while another driver has it, NotFoundError."""
+        digest = self._log.row(run_id).definition
+        if digest not in self._definitions:
+            self._definitions[digest] = read_definition(self._log.definition(digest))
+        asked_at = self._clock.monotonic()
+        lease = self._log.claim(run_id, holder=self._holder)
+        self._take_over(lease, self._definitions[digest], asked_at)
+
+    def drive(self) -> dict[str, Ending]:
+        """Drive all runs until each rests or waits for something that isn't waited for here; return how each ended.
+
+        Raises StorageError at the first trouble with the log, LeaseLostError when its leases can't be kept.
+        """
+        try:
+            while True:
+                self._check_trouble()
+                self._advance_all()
+                self._commit()
+                self._let_go()
+                if not self._runs:
+                    return self._endings
+                self._inbox.take(self._seconds_to_sleep())
+                self._tick()
+        finally:
+            self._abandon()
+
+    def interrupt(self) -> None:
+        """Start nothing new, let running calls settle within the grace, then let go (E17). From any thread."""
+        self._post(self._on_interrupt)
+
+    def calls_under_way(self) -> list[CallUnderWay]:
+        """Return the calls that were started and have not answered."""
+        return [call for run in self._runs.values() for call in run.under_way.values()]
+
+    # Taking over and letting go
+
+    def _take_over(self, lease: Lease, saga: Saga, asked_at: float) -> None:
+        self._keeper.hold(lease, asked_at)
+        records = [stored.record for stored in self._log.read(lease.run_id)]
+        state = self._replay(lease, saga, records)
+        run = Run(
+            lease=lease,
+            saga=saga,
+            state=state,
+            evaluator=RunEvaluator(saga.tools, self._toolbox, self._evaluate),
+            committed_seq=state.seq,
+            skew_ms=max(0, records[-1].at_ms - self._clock.now_ms()),
+            missing_tools=find_missing_tools(saga, self._toolbox),
+        )
+        self._runs[lease.run_id] = run
+        self._dirty[lease.run_id] = None
+        self._endings.pop(lease.run_id, None)
+        self._answer_requests([lease.run_id])
+        self._tell(run, 1, tuple(records))
+
+    def _replay(self, lease: Lease, saga: Saga, records: list[Record]) -> RunState:
+        try:
+            return replay(saga, records)
+        except IllegalRecordError as error:
+            self._keeper.drop(lease)
+            self._log.release([lease])
+            hint = f"sagactl verify {lease.run_id}"
+            raise DamagedLogError(f"the log of run {lease.run_id} holds what can't be: {error}", hint=hint) from error
+
+    def _let_go(self) -> None:
+        touched = self._runs if self._stopping_since is not None else self._changed
+        found = [self._runs[run_id] for run_id in touched if run_id in self._runs]
+        leaving = [(run, why) for run in found if (why := self._why_leave(run)) is not None]
+        self._changed.clear()
+        for run, why in leaving:
+            self._forget(run, why)
+        if leaving:
+            self._log.release([run.lease for run, _ in leaving])
+
+    def _why_leave(self, run: Run) -> Why | None:
+        if run.under_way and not self._is_grace_over(run):
+            return None
+        if run.is_at_rest:
+            return Why.AT_REST
+        if run.missing_tool is not None:
+            return Why.MISSING_TOOL
+        if self._stopping_since is not None:
+            return Why.INTERRUPTED
+        if run.is_waiting_for_timer and not self._settings.waits_for_timers:
+            return Why.WAITING
+        return None
+
+    def _is_grace_over(self, run: Run) -> bool:
+        """The first signal never cuts an undo short (E12); an action has the grace (E17)."""
+        if self._stopping_since is None:
+            return False
+        if any(operation.direction is Direction.COMPENSATION for operation in run.under_way):
+            return False
+        return self._clock.monotonic() - self._stopping_since >= self._settings.grace_ms / 1000
+
+    def _forget(self, run: Run, why: Why) -> None:
+        for call in run.under_way.values():
+            call.tell_to_end(self._clock.monotonic())
+        self._calls_under_way -= len(run.under_way)
+        in_doubt = tuple(str(operation) for operation in run.under_way)
+        detail = run.missing_tool
+        self._endings[run.run_id] = Ending(run.run_id, summarize(run.saga, run.state), why, detail, in_doubt)
+        self._keeper.drop(run.lease)
+        del self._runs[run.run_id]
+        self._dirty.pop(run.run_id, None)
+
+    def _abandon(self) -> None:
+        for call in self.calls_under_way():
+            call.tell_to_end(self._clock.monotonic())
+        self._keeper.close()
+        self._workers.close()
+
+    # Advancing
+
+    def _advance_all(self) -> None:
+        if self._stopping_since is not None:
+            self._dirty.clear()
+            return
+        starved = [self._starved.popleft() for _ in range(min(len(self._starved), self._free_slots()))]
+        for run_id in dict.fromkeys([*starved, *self._dirty]):
+            run = self._runs.get(run_id)
+            if run is not None:
+                self._advance(run)
+        self._dirty.clear()
+
+    def _free_slots(self) -> int:
+        return max(0, self._settings.calls_max - self._calls_under_way)
+
+    def _advance(self, run: Run) -> None:
+        world = World(self._now_ms(run), self._free_slots(), run.evaluator, run.missing_tools)
+        turn = advance(run.saga, run.state, world, self._draw)
+        run.records += turn.records
+        run.to_make += turn.calls
+        self._calls_under_way += len(turn.calls)
+        self._changed[run.run_id] = None
+        run.is_at_rest = isinstance(turn.then, Rest)
+        run.is_waiting_for_timer = False
+        match turn.then:
+            case EndCalls(operations):
+                for operation in operations:
+                    run.under_way[operation].tell_to_end(self._clock.monotonic())
+            case Wait():
+                self._note_wait(run, turn.then)
+            case Rest():
+                pass
+
+    def _note_wait(self, run: Run, wait: Wait) -> None:
+        if wait.what == "slot":
+            self._starved.append(run.run_id)
+        if wait.what == "missing_tool":
+            run.missing_tool = wait.detail
+            failure = Failure("missing_tool", f"the tool {wait.detail} is not here, or changed")
+            self._fold(
+                run, Decision(self._now_ms(run), DecisionKind.WAITING, cause=Cause.MISSING_TOOL, failure=failure)
+            )
+            return
+        is_idle = wait.what == "timer" and not run.state.in_flight
+        run.is_waiting_for_timer = is_idle
+        if wait.until_ms is not None:
+            run.wake_ms = wait.until_ms
+            seconds = (wait.until_ms - self._now_ms(run)) / 1000
+            heapq.heappush(self._wakes, (self._clock.monotonic() + seconds, run.run_id))
+        elif is_idle:
+            raise InternalError(f"run {run.run_id} has nothing to do and nothing to wait for")
+
+    def _fold(self, run: Run, record: Record) -> None:
+        run.fold(record)
+        self._changed[run.run_id] = None
+
+    def _now_ms(self, run: Run) -> int:
+        return self._clock.now_ms() + run.skew_ms
+
+    # Committing and calling
+
+    def _commit(self) -> None:
+        changed = [run for run_id in self._changed if (run := self._runs.get(run_id)) is not None and run.records]
+        if not changed:
+            return
+        refused = self._log.append([self._batch(run) for run in changed])
+        if refused:
+            self._on_lost(refused)
+        for run in changed:
+            if run.run_id not in self._runs:
+                continue
+            first_seq, records = run.committed_seq + 1, tuple(run.records)
+            run.committed_seq = run.state.seq
+            run.records.clear()
+            run.captured.clear()
+            to_make, run.to_make = run.to_make, []
+            for call in to_make:
+                self._start(run, call)
+            self._tell(run, first_seq, records)
+
+    def _batch(self, run: Run) -> Batch:
+        answered = tuple(
+            record.request.id
+            for record in run.records
+            if isinstance(record, Operator) and record.disposition is not Disposition.DEFERRED
+        )
+        return Batch(
+            run.lease,
+            run.committed_seq,
+            tuple(run.records),
+            summarize(run.saga, run.state),
+            tuple(run.captured),
+            answered,
+        )
+
+    def _tell(self, run: Run, first_seq: int, records: tuple[Record, ...]) -> None:
+        for listener in self._listeners:
+            listener(Committed(run.run_id, run.saga, run.state, first_seq, records))
+
+    def _start(self, run: Run, making: MakeCall | AskProbe) -> None:
+        is_probe = isinstance(making, AskProbe)
+        record = making.probe if isinstance(making, AskProbe) else making.intent
+        seconds = max(0.0, (record.deadline_ms - self._now_ms(run)) / 1000)
+        number = record.number if isinstance(record, Probe) else record.attempt
+        call = CallUnderWay(
+            run_id=run.run_id,
+            operation=record.operation,
+            number=number,
+            invocation=make_invocation(run.run_id, making, seconds, self._project),
+            deadline=self._clock.monotonic() + seconds,
+            is_probe=is_probe,
+        )
+        run.under_way[record.operation] = call
+        self._calls_started += 1
+        heapq.heappush(self._deadlines, (call.deadline, self._calls_started, call))
+        self._starter.start(call)
+
+    # Events
+
+    def _post(self, event: Callable[[], None]) -> None:
+        self._inbox.events.put(event)
+
+    def _on_answer(self, call: CallUnderWay, reply: Reply, at: float) -> None:
+        run = self._runs.get(call.run_id)
+        if run is None or run.under_way.get(call.operation) is not call:
+            return
+        del run.under_way[call.operation]
+        self._calls_under_way -= 1
+        reply = judge_lateness(call, reply, at, call.invocation.seconds_left)
+        if reply.printed:
+            run.captured.append(Captured(call.operation, call.number, reply.printed))
+        self._fold(run, make_record(call, reply, self._now_ms(run), run.state.fence))
+        self._dirty[run.run_id] = None
+
+    def _on_not_called(self, call: CallUnderWay) -> None:
+        self._trouble = self._keeper.last_error or LeaseLostError(
+            f"run {call.run_id}: the lease could not be renewed in time", hint=f"sagactl resume {call.run_id}"
+        )
+
+    def _on_lost(self, lost: Iterable[Lease]) -> None:
+        for lease in lost:
+            run = self._runs.get(lease.run_id)
+            if run is not None and run.lease == lease:
+                self._forget(run, Why.LEASE_LOST)
+
+    def _on_interrupt(self) -> None:
+        if self._stopping_since is None:
+            self._stopping_since = self._clock.monotonic()
+
+    def _answer_requests(self, run_ids: list[str]) -> None:
+        for run_id, request in self._log.requests(run_ids):
+            run = self._runs[run_id]
+            if request.id in run.state.answered or request in run.state.deferred:
+                continue
+            self._fold(run, answer_request(run.saga, run.state, request, self._now_ms(run)))
+            self._dirty[run_id] = None
+
+    # Time
+
+    def _tick(self) -> None:
+        now = self._clock.monotonic()
+        while self._wakes and self._wakes[0][0] <= now:
+            _, run_id = heapq.heappop(self._wakes)
+            self._dirty[run_id] = None
+        while self._deadlines and self._deadlines[0][0] <= now:
+            _, _, call = heapq.heappop(self._deadlines)
+            self._on_deadline(call, now)
+        if now >= self._next_request_poll and self._stopping_since is None:
+            self._next_request_poll = now + REQUEST_POLL_SECONDS
+            self._answer_requests(list(self._runs))
+
+    def _on_deadline(self, call: CallUnderWay, now: float) -> None:
+        """E14: at the deadline the call is told to end; when the grace is over as well, the run waits for it."""
+        run = self._runs.get(call.run_id)
+        if run is None or run.under_way.get(call.operation) is not call:
+            return
+        if call.told_to_end_at is None or now - call.told_to_end_at < self._settings.grace_ms / 1000:
+            call.tell_to_end(now)
+            self._calls_started += 1
+            again = now + self._settings.grace_ms / 1000
+            heapq.heappush(self._deadlines, (again, self._calls_started, call))
+            return
+        failure = Failure("cannot_end", f"{call.operation} is past its time and has not returned")
+        self._fold(run, Decision(self._now_ms(run), DecisionKind.WAITING, cause=Cause.CANNOT_END, failure=failure))
+
+    def _seconds_to_sleep(self) -> float:
+        now = self._clock.monotonic()
+        times = [REQUEST_POLL_SECONDS, self._keeper.soonest_seconds_left()]
+        if self._wakes:
+            times.append(self._wakes[0][0] - now)
+        if self._deadlines:
+            times.append(self._deadlines[0][0] - now)
+        if self._starved and self._free_slots() > 0:
+            times.append(0.0)
+        return max(0.0, min(times))
+
+    def _check_trouble(self) -> None:
+        if self._trouble is not None:
+            raise self._trouble
+        if self._runs and self._keeper.soonest_seconds_left() <= 0:
+            run_id = next(iter(self._runs))
+            raise self._keeper.last_error or LeaseLostError(
+                "the lease could not be renewed in time", hint=f"sagactl resume {run_id}"
+            )

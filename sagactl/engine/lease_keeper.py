@@ -1,0 +1,104 @@
+"""Heartbeats: keep the leases of the runs driven here, and know how long they are good for (rule E15, C3).
+
+The heart beats on a thread of its own, so a tool that takes long, or a loop that is busy, never costs a lease. When
+beats fail, the driver must have ended its calls before somebody else may take the runs over; `seconds_left` tells how
+long that is. The count is from *before* the last renewal was asked for, so it errs on the safe side.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from sagactl.engine.clock import Clock
+from sagactl.errors import SagactlError
+from sagactl.log.base import HEARTBEAT_MS, LEASE_MS, Lease, Log
+
+MARGIN_SECONDS = 2.0
+"""How long before a lease may run out the driver stops to rely on it."""
+
+
+class LeaseKeeper:
+    """Renews leases until closed; `on_lost` is told of leases that another driver has taken."""
+
+    def __init__(
+        self,
+        log: Log,
+        clock: Clock,
+        on_lost: Callable[[list[Lease]], None],
+        *,
+        lease_ms: int = LEASE_MS,
+        heartbeat_ms: int = HEARTBEAT_MS,
+    ) -> None:
+        self._log = log
+        self._clock = clock
+        self._on_lost = on_lost
+        self._lease_seconds = lease_ms / 1000
+        self._heartbeat_seconds = heartbeat_ms / 1000
+        self._leases: dict[str, Lease] = {}
+        self._renewed_at: dict[str, float] = {}
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.last_error: SagactlError | None = None
+
+    def hold(self, lease: Lease, asked_at: float) -> None:
+        """Keep *lease*, which was granted for a request made at *asked_at* (monotonic seconds)."""
+        with self._lock:
+            self._leases[lease.run_id] = lease
+            self._renewed_at[lease.run_id] = asked_at
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._beat, name="sagactl-heartbeat", daemon=True)
+            self._thread.start()
+
+    def drop(self, lease: Lease) -> None:
+        """Keep *lease* no longer."""
+        with self._lock:
+            self._leases.pop(lease.run_id, None)
+            self._renewed_at.pop(lease.run_id, None)
+
+    def seconds_left(self, run_id: str) -> float:
+        """Return for how long calls of the run may go on, by what is known for certain; 0 or less: stop."""
+        with self._lock:
+            renewed_at = self._renewed_at.get(run_id)
+        if renewed_at is None:
+            return 0.0
+        return renewed_at + self._lease_seconds - MARGIN_SECONDS - self._clock.monotonic()
+
+    def soonest_seconds_left(self) -> float:
+        """Return `seconds_left` of the run whose lease is the oldest."""
+        with self._lock:
+            oldest = min(self._renewed_at.values(), default=None)
+        if oldest is None:
+            return self._lease_seconds
+        return oldest + self._lease_seconds - MARGIN_SECONDS - self._clock.monotonic()
+
+    def _beat(self) -> None:
+        while not self._closed.wait(self._heartbeat_seconds):
+            self._renew()
+
+    def _renew(self) -> None:
+        with self._lock:
+            leases = list(self._leases.values())
+        if not leases:
+            return
+        asked_at = self._clock.monotonic()
+        try:
+            lost = self._log.renew(leases)
+        except SagactlError as error:
+            self.last_error = error
+            return
+        self.last_error = None
+        gone = {lease.run_id for lease in lost}
+        with self._lock:
+            for lease in leases:
+                if lease.run_id not in gone and self._leases.get(lease.run_id) == lease:
+                    self._renewed_at[lease.run_id] = asked_at
+        if lost:
+            self._on_lost(lost)
+
+    def close(self) -> None:
+        """Stop the heart."""
+        self._closed.set()
+        if self._thread is not None:
+            self._thread.join(timeout=5)

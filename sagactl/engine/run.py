@@ -1,0 +1,97 @@
+"""One run in a driver's hands: its saga, its state, what is not committed yet, and its calls under way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from sagactl.core.canonical import Json
+from sagactl.core.evolve import evolve
+from sagactl.core.records import Operation, Record
+from sagactl.core.saga import Saga, ToolFacts
+from sagactl.core.state import RunState
+from sagactl.core.template import Scope
+from sagactl.core.transitions import IllegalRecordError
+from sagactl.core.world import AskProbe, MakeCall
+from sagactl.engine.calls import CallUnderWay
+from sagactl.errors import InternalError, NotFoundError
+from sagactl.log.base import Captured, Lease
+from sagactl.tools.base import Toolbox
+
+Evaluate = Callable[[str, Scope], Json]
+
+
+@dataclass(frozen=True, slots=True)
+class RunEvaluator:
+    """The core's `Evaluator`: expressions by *evaluate_expression*, arguments by the pinned schemas."""
+
+    tools: Mapping[str, ToolFacts]
+    toolbox: Toolbox
+    evaluate_expression: Evaluate
+
+    def evaluate(self, expression: str, scope: Scope) -> Json:
+        """Return the value of a CEL expression."""
+        return self.evaluate_expression(expression, scope)
+
+    def check_arguments(self, tool: str, arguments: Json) -> str | None:
+        """Return what is wrong with *arguments*, or None."""
+        return self.toolbox.check_arguments(self.tools[tool], arguments)
+
+
+@dataclass(slots=True)
+class Run:
+    """A run under a lease; `records` and `to_make` wait for the next commit."""
+
+    lease: Lease
+    saga: Saga
+    state: RunState
+    evaluator: RunEvaluator
+    committed_seq: int
+    skew_ms: int = 0
+    """How far the run's last record lies ahead of this machine's clock."""
+    missing_tools: frozenset[str] = frozenset()
+    records: list[Record] = field(default_factory=list)
+    to_make: list[MakeCall | AskProbe] = field(default_factory=list)
+    answered: list[str] = field(default_factory=list)
+    captured: list[Captured] = field(default_factory=list)
+    under_way: dict[Operation, CallUnderWay] = field(default_factory=dict)
+    wake_ms: int | None = None
+    is_waiting_for_timer: bool = False
+    missing_tool: str | None = None
+    is_at_rest: bool = False
+
+    @property
+    def run_id(self) -> str:
+        """Return the id of the run."""
+        return self.lease.run_id
+
+    def fold(self, record: Record) -> None:
+        """Take *record* into the state and queue it for the next commit; raises InternalError for our own mistakes."""
+        try:
+            evolve(self.saga, self.state, record)
+        except IllegalRecordError as error:
+            raise InternalError(f"run {self.run_id}: {error}", hint="please report this with the run's log") from error
+        self.records.append(record)
+
+
+def find_missing_tools(saga: Saga, toolbox: Toolbox) -> frozenset[str]:
+    """Return the pinned tools that aren't here, or changed so that the run can't rely on them (E16)."""
+    missing = set()
+    for name, pinned in saga.tools.items():
+        try:
+            present = toolbox.facts(name)
+        except NotFoundError:
+            missing.add(name)
+            continue
+        if not is_compatible(pinned, present):
+            missing.add(name)
+    return frozenset(missing)
+
+
+def is_compatible(pinned: ToolFacts, present: ToolFacts) -> bool:
+    """Tell whether a run that pinned one can go on with the other: same shapes, and no promise taken back."""
+    promises = ("idempotent", "null_safe", "late_safe")
+    same = ("probe", "read_only", "arguments_schema", "output_schema")
+    return all(getattr(present, name) or not getattr(pinned, name) for name in promises) and all(
+        getattr(pinned, name) == getattr(present, name) for name in same
+    )

@@ -1,0 +1,78 @@
+"""Between the core's values and those of tools: intents become invocations, replies become records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sagactl.core.answer import Answer
+from sagactl.core.canonical import Json
+from sagactl.core.records import Outcome, Probe, Record
+from sagactl.core.world import AskProbe, MakeCall
+from sagactl.engine.calls import CallUnderWay, Reply
+from sagactl.tools.base import Invocation
+
+
+def make_invocation(run_id: str, making: MakeCall | AskProbe, seconds: float, project: Path) -> Invocation:
+    """Return the call that *making* asks for, with *seconds* left until its deadline."""
+    arguments = _as_map(making.arguments)
+    if isinstance(making, AskProbe):
+        probe = making.probe
+        return Invocation(
+            tool=probe.tool,
+            arguments=arguments,
+            run_id=run_id,
+            operation=probe.operation,
+            attempt=probe.number,
+            idempotency_key=making.key,
+            forward_key=making.forward_key,
+            deadline_ms=probe.deadline_ms,
+            seconds_left=seconds,
+            project=project,
+            raw=making.raw,
+        )
+    intent = making.intent
+    return Invocation(
+        tool=intent.tool,
+        arguments=arguments,
+        run_id=run_id,
+        operation=intent.operation,
+        attempt=intent.attempt,
+        idempotency_key=intent.key,
+        forward_key=making.forward_key,
+        deadline_ms=intent.deadline_ms,
+        seconds_left=seconds,
+        project=project,
+        token=making.token,
+        raw=making.raw,
+    )
+
+
+def _as_map(arguments: Json) -> dict[str, Json]:
+    return arguments if isinstance(arguments, dict) else {}
+
+
+def make_record(call: CallUnderWay, reply: Reply, now_ms: int, fence: int) -> Record:
+    """Return the record that the *reply* of *call* becomes."""
+    if isinstance(reply, Answer):
+        return Outcome(
+            now_ms,
+            call.operation,
+            call.number,
+            reply.kind,
+            output=reply.output,
+            failure=reply.failure,
+            after_ms=reply.after_ms,
+            token=reply.token,
+            raw=reply.raw,
+        )
+    return Probe(
+        now_ms,
+        call.operation,
+        call.number,
+        fence,
+        call.invocation.tool,
+        call.invocation.deadline_ms,
+        answer=reply.answer,
+        output=reply.output,
+        failure=reply.failure,
+    )
