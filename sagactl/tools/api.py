@@ -1,0 +1,205 @@
+"""What the author of a plugin uses: the decorator, the context of a call, and the ways a call can end.
+
+A tool is a plain or an async function. What it returns is its output; it raises `Rejected` (nothing happened, and
+trying again is no use) or `Unavailable` (nothing happened, try again later). Any other exception means that nobody
+knows whether something happened, and sagactl treats it so (rule E3). `Pending` says "not done yet, ask me again".
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+
+from sagactl.core.canonical import Json
+
+if TYPE_CHECKING:
+    import logging
+
+DECLARATIONS: Final = "__sagactl_tools__"
+"""The attribute in which a decorated function carries its declarations."""
+
+DEADLINE_SECONDS: Final = 30.0
+"""How long a context that a test makes by hand lasts."""
+
+Seconds: TypeAlias = "float | timedelta"
+F = TypeVar("F", bound=Callable[..., object])
+
+
+class Rejected(Exception):  # noqa: N818 - an outcome and not a mistake, named as the log names it
+    """Say that nothing happened and nothing will: the card is declined, the name is taken."""
+
+    def __init__(self, message: str = "", *, code: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+
+
+class Unavailable(Exception):  # noqa: N818 - as above
+    """Say that nothing happened but may, later: too many requests, a service that restarts."""
+
+    def __init__(self, message: str = "", *, retry_after: Seconds | None = None, code: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.retry_after = retry_after
+        self.code = code
+
+
+class Pending(Exception):  # noqa: N818 - as above
+    """Say that the work has begun and is not done: return or raise it, and be asked again with the same key.
+
+    `token` is handed back as `context.token`; it is written to the log, so it must be JSON and no secret.
+    """
+
+    def __init__(self, *, after: Seconds, token: object = None) -> None:
+        super().__init__(f"asked again after {after}")
+        self.after = after
+        self.token = token
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A probe found that the call took effect; `output` is what the action would have returned."""
+
+    output: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class NotDone:
+    """A probe found that the call took no effect and, as far as the probed system knows, never will."""
+
+
+@dataclass(frozen=True, slots=True)
+class CannotTell:
+    """A probe could not find out."""
+
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CallContext:
+    """What a tool may know about the call it is in; a parameter with this annotation receives it.
+
+    Hand `idempotency_key` to the service you call: it is the same in every attempt of this operation, also after a
+    crash. A compensation or a probe finds the action's effect by `forward_key`. `raw` is a reply of the action that
+    did not fit its schema, `token` what `Pending` handed over.
+    """
+
+    idempotency_key: str
+    forward_key: str = ""
+    tool: str = ""
+    run_id: str = ""
+    step: str = ""
+    item: int | None = None
+    direction: str = "action"
+    attempt: int = 1
+    project: Path = field(default_factory=Path.cwd)
+    deadline: datetime = field(default_factory=lambda: datetime.now(UTC) + timedelta(seconds=DEADLINE_SECONDS))
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    token: Json = None
+    raw: Json = None
+    monotonic_deadline: float = field(default_factory=lambda: time.monotonic() + DEADLINE_SECONDS, repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.forward_key:
+            object.__setattr__(self, "forward_key", self.idempotency_key)
+
+    def seconds_left(self) -> float:
+        """Return how long the call may still take; never negative, and no jump of the clock changes it."""
+        return max(0.0, self.monotonic_deadline - time.monotonic())
+
+    @property
+    def logger(self) -> logging.Logger:
+        """Return a logger whose lines are kept with the call, beside what it prints."""
+        from sagactl.tools.capture import logger_of
+
+        return logger_of(self.tool)
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """What `@tool` was told, unchecked: the registry checks it, so that one slip does not hide a plugin's other tools.
+
+    The names are those of `tool`.
+    """
+
+    name: str
+    compensation: str | None = None
+    compensation_with: Mapping[str, object] | None = None
+    probe: str | None = None
+    idempotent: bool = True
+    null_safe: bool = False
+    late_safe: bool = False
+    key_retention: str | timedelta | None = None
+    read_only: bool = False
+    version: str | None = None
+    arguments_schema: Mapping[str, object] | None = None
+    output_schema: Mapping[str, object] | None = None
+
+
+def tool(
+    name: str,
+    *,
+    compensation: str | None = None,
+    compensation_with: Mapping[str, object] | None = None,
+    probe: str | None = None,
+    idempotent: bool = True,
+    null_safe: bool = False,
+    late_safe: bool = False,
+    key_retention: str | timedelta | None = None,
+    read_only: bool = False,
+    version: str | None = None,
+    arguments_schema: Mapping[str, object] | None = None,
+    output_schema: Mapping[str, object] | None = None,
+) -> Callable[[F], F]:
+    """Make a tool of the function; it stays an ordinary function with its own type.
+
+    Args:
+        name: What sagas call it, `system.verb`.
+        compensation: The tool that undoes it.
+        compensation_with: Arguments of the compensation, templates over `args` and `output` of this call.
+        probe: The read-only tool that finds out, by the forward key, whether a call in doubt took effect.
+        idempotent: Whether the same key a second time has no second effect.
+        null_safe: Of a compensation: it may be called without the action's output, and when nothing happened.
+        late_safe: Of a compensation: after it, an action that arrives late is refused by the target.
+        key_retention: How long the target remembers a key, such as `24h`; for ever where it isn't given.
+        read_only: Whether it changes nothing.
+        version: Of this tool; the plugin's by default.
+        arguments_schema: JSON Schema 2020-12 of the arguments; made from the annotations by default.
+        output_schema: Likewise of the output.
+    """
+    if callable(name):
+        raise TypeError("@tool needs a name: @tool('system.verb')")
+    declaration = Declaration(
+        name=name,
+        compensation=compensation,
+        compensation_with=compensation_with,
+        probe=probe,
+        idempotent=idempotent,
+        null_safe=null_safe,
+        late_safe=late_safe,
+        key_retention=key_retention,
+        read_only=read_only,
+        version=version,
+        arguments_schema=arguments_schema,
+        output_schema=output_schema,
+    )
+
+    def declare(function: F) -> F:
+        setattr(function, DECLARATIONS, (*declarations_of(function), declaration))
+        return function
+
+    return declare
+
+
+def declarations_of(thing: object) -> tuple[Declaration, ...]:
+    """Return what `@tool` noted on *thing*; nothing for anything else, however oddly it answers."""
+    try:
+        found = getattr(thing, DECLARATIONS, ())
+    except Exception:  # a module may hold objects whose attributes raise anything
+        return ()
+    return found if isinstance(found, tuple) and all(isinstance(each, Declaration) for each in found) else ()

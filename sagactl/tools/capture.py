@@ -1,0 +1,233 @@
+"""What tools print, kept with their call and away from the answer on stdout.
+
+`sys.stdout` and `sys.stderr` are replaced by routers. Text written within a call goes to the buffer of that call,
+which is bounded: its beginning and its end are kept. Whatever else runs because of a tool, such as a thread or a task
+that outlives its call, can reach stderr but never stdout: stdout belongs to the main thread outside calls.
+
+Python streams are all that routers see. `protect_stdout` closes the other door, file descriptor 1, which belongs to C
+code and to child processes; a command that calls tools opens with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Final, TextIO, cast
+
+if TYPE_CHECKING:
+    import logging
+
+PRINTED_BYTES_MAX: Final = 1_048_576
+"""What is kept of the text of one call: the first half and the last."""
+
+_HALF: Final = PRINTED_BYTES_MAX // 2
+_STDOUT_DESCRIPTOR: Final = 1
+_STDERR_DESCRIPTOR: Final = 2
+
+
+class Captured:
+    """The text that one call writes, from however many threads; closed when the call is over."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._size = 0
+        self.is_open = True
+
+    def write(self, data: bytes) -> None:
+        """Add *data* and forget what lies between the kept beginning and the kept end."""
+        with self._lock:
+            self._size += len(data)
+            room = _HALF - len(self._head)
+            if room > 0:
+                self._head += data[:room]
+                data = data[room:]
+            self._tail += data[-_HALF:]
+            if len(self._tail) > 2 * _HALF:
+                del self._tail[:-_HALF]
+
+    @property
+    def text(self) -> str:
+        """Return what was kept; a line in the middle says how much was not."""
+        with self._lock:
+            tail = self._tail[-_HALF:]
+            cut = self._size - len(self._head) - len(tail)
+            mark = f"\n[{cut} bytes cut]\n".encode() if cut else b""
+            return bytes(self._head + mark + tail).decode(errors="replace")
+
+
+_current: ContextVar[Captured | None] = ContextVar("sagactl_captured", default=None)
+_lock: Final = threading.Lock()
+
+
+@contextlib.contextmanager
+def capturing() -> Iterator[Captured]:
+    """Keep what is written within the block, on this thread and in the tasks that it starts."""
+    _install()
+    captured = Captured()
+    before = _current.set(captured)
+    try:
+        yield captured
+    finally:
+        captured.is_open = False
+        _current.reset(before)
+
+
+def _install() -> None:
+    """Put routers before whatever streams stand there now; those already there stay."""
+    if isinstance(sys.stdout, _Router) and isinstance(sys.stderr, _Router):
+        return
+    with _lock:
+        if sys.stderr is not None and not isinstance(sys.stderr, _Router):
+            sys.stderr = cast("TextIO", _Router(sys.stderr, is_answer=False))
+        if sys.stdout is not None and not isinstance(sys.stdout, _Router):
+            sys.stdout = cast("TextIO", _Router(sys.stdout, is_answer=True))
+
+
+def protect_stdout() -> None:
+    """Send what is written to descriptor 1 to stderr; only `sys.stdout`, outside calls, still reaches stdout.
+
+    Call it once, before anything keeps a reference to `sys.stdout`. Where stdout isn't descriptor 1 there is nothing
+    to protect, and nothing is done.
+    """
+    stream = sys.stdout
+    try:
+        if stream is None or isinstance(stream, _Router) or stream.fileno() != _STDOUT_DESCRIPTOR:
+            return
+        os.fstat(_STDERR_DESCRIPTOR)
+    except (OSError, ValueError, AttributeError):
+        return
+    stream.flush()
+    answer = os.fdopen(
+        os.dup(_STDOUT_DESCRIPTOR),
+        "w",
+        encoding=stream.encoding,
+        errors=stream.errors,
+        newline="\n",
+        buffering=1 if stream.isatty() else -1,
+    )
+    os.dup2(_STDERR_DESCRIPTOR, _STDOUT_DESCRIPTOR)
+    sys.stdout = cast("TextIO", _Router(answer, is_answer=True))
+    _install()
+
+
+class _Router(io.TextIOBase):
+    """A text stream that asks at each write where the text belongs."""
+
+    def __init__(self, stream: TextIO, *, is_answer: bool) -> None:
+        self._stream = stream
+        self._is_answer = is_answer
+
+    def _target(self) -> Captured | TextIO | None:
+        captured = _current.get()
+        if captured is not None and captured.is_open:
+            return captured
+        # What outlived its call, and threads that a tool left behind, must not speak where the answer stands.
+        is_stray = captured is not None or threading.current_thread() is not threading.main_thread()
+        return sys.stderr if self._is_answer and is_stray else self._stream
+
+    def write(self, text: str) -> int:
+        target = self._target()
+        if isinstance(target, Captured):
+            target.write(str.encode(text, errors="backslashreplace"))
+        elif target is not None:
+            target.write(text)
+        return len(text)
+
+    def writelines(self, lines: Iterable[Any]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        target = self._target()
+        if target is not None and not isinstance(target, Captured):
+            target.flush()
+
+    @property
+    def buffer(self) -> _Bytes:
+        return _Bytes(self)
+
+    def write_bytes(self, data: bytes) -> int:
+        target = self._target()
+        if isinstance(target, Captured):
+            target.write(bytes(data))
+        elif (binary := getattr(target, "buffer", None)) is not None:
+            binary.write(data)
+        elif target is not None:
+            target.write(bytes(data).decode(errors="replace"))
+        return len(data)
+
+    def isatty(self) -> bool:
+        return not isinstance(self._target(), Captured) and self._stream.isatty()
+
+    def fileno(self) -> int:
+        # Within a call the descriptor is handed to child processes: theirs is stderr.
+        if isinstance(self._target(), Captured) and self._is_answer and sys.stderr is not self:
+            return sys.stderr.fileno()
+        return self._stream.fileno()
+
+    def writable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        """Do nothing: a tool that closes stdout must not close ours."""
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]  # writable in the base class
+        return self._stream.encoding
+
+    @property
+    def errors(self) -> str | None:  # type: ignore[override]  # writable in the base class
+        return self._stream.errors
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+class _Bytes(io.RawIOBase):
+    """The binary side of a router."""
+
+    def __init__(self, router: _Router) -> None:
+        self._router = router
+
+    def write(self, data: Any) -> int:
+        return self._router.write_bytes(data)
+
+    def flush(self) -> None:
+        self._router.flush()
+
+    def writable(self) -> bool:
+        return True
+
+
+def logger_of(tool: str) -> logging.Logger:
+    """Return the logger of a tool, whose lines go where the tool's prints go."""
+    import logging
+
+    logger = logging.getLogger(f"sagactl.tools.{tool}")
+    if not logger.handlers:
+        handler = _make_handler()
+        handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+        logger.propagate = False
+    return logger
+
+
+def _make_handler() -> logging.Handler:
+    import logging
+
+    class CapturedHandler(logging.Handler):
+        """Write to the stderr of the moment: the router, and with it the buffer of the call."""
+
+        def emit(self, record: logging.LogRecord) -> None:
+            if sys.stderr is not None:
+                sys.stderr.write(self.format(record) + "\n")
+
+    return CapturedHandler()

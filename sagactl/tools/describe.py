@@ -1,0 +1,199 @@
+"""From a decorated function to a tool: its facts, schemas and the way its arguments are bound, all checked once."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from decimal import Decimal
+from typing import Final, Union, cast, get_args, get_origin
+
+from sagactl.core.canonical import Json, NotJsonError
+from sagactl.core.keys import TOOL_NAME
+from sagactl.core.saga import ToolFacts
+from sagactl.errors import PluginError
+from sagactl.tools.api import CallContext, CannotTell, Declaration, Done, NotDone, Pending
+from sagactl.tools.binding import Converter, build_converter
+from sagactl.tools.convert import write_json
+from sagactl.tools.docstring import read_parameters, summarize
+from sagactl.tools.schema import Schema, UnsupportedTypeError, build_schema, resolve_hints, unwrap
+from sagactl.tools.validate import InvalidSchemaError, compile_schema
+
+_SIGNALS: Final = frozenset({Pending, Done, NotDone, CannotTell})
+_UNIT_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DURATION: Final = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)(ms|s|m|h|d)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a tool or a problem comes from."""
+
+    plugin: str
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"plugin {self.plugin} ({self.file}:{self.line})"
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A function with all that is needed to call it."""
+
+    facts: ToolFacts
+    function: Callable[..., object]
+    place: Place
+    description: str
+    is_async: bool
+    context_parameter: str | None
+    takes_more: bool
+    parameters: frozenset[str]
+    converters: dict[str, Converter] = field(default_factory=dict)
+
+
+def describe_tool(declaration: Declaration, function: Callable[..., object], *, place: Place, version: str) -> Tool:
+    """Check a declaration against its function; raises PluginError that names plugin, file and line."""
+    try:
+        return _describe(declaration, function, place, version)
+    except (UnsupportedTypeError, InvalidSchemaError, NotJsonError, ValueError, TypeError) as error:
+        raise PluginError(f"{place}: tool {declaration.name!r}: {error}") from error
+
+
+def _describe(declaration: Declaration, function: Callable[..., object], place: Place, version: str) -> Tool:
+    _check_names(declaration)
+    signature = _Signature(function)
+    arguments_schema = _choose(declaration.arguments_schema, signature.write_schema)
+    output_schema = _choose(declaration.output_schema, signature.write_output_schema)
+    for schema in (arguments_schema, output_schema):
+        compile_schema(schema)
+    facts = ToolFacts(
+        name=declaration.name,
+        version=declaration.version or version,
+        plugin=place.plugin,
+        idempotent=declaration.idempotent,
+        read_only=declaration.read_only,
+        null_safe=declaration.null_safe,
+        late_safe=declaration.late_safe,
+        key_retention_ms=_read_retention(declaration.key_retention),
+        probe=declaration.probe,
+        compensation=declaration.compensation,
+        compensation_with=_write_optional(declaration.compensation_with),
+        arguments_schema=arguments_schema,
+        output_schema=output_schema,
+    )
+    return Tool(
+        facts=facts,
+        function=function,
+        place=place,
+        description=summarize(function.__doc__),
+        is_async=inspect.iscoroutinefunction(function),
+        context_parameter=signature.context_parameter,
+        takes_more=signature.takes_more,
+        parameters=frozenset(signature.named),
+        converters=signature.build_converters(),
+    )
+
+
+def _check_names(declaration: Declaration) -> None:
+    named = {"name": declaration.name, "compensation": declaration.compensation, "probe": declaration.probe}
+    for what, name in named.items():
+        if name is not None and not TOOL_NAME.fullmatch(name):
+            raise ValueError(f"{what} {name!r} is not of the form `system.verb`, small letters, digits, `_` and `-`")
+    if declaration.read_only and declaration.compensation:
+        raise ValueError("it is read_only and has a compensation; there is nothing to undo")
+    if declaration.compensation_with is not None and declaration.compensation is None:
+        raise ValueError("compensation_with is given without a compensation")
+
+
+class _Signature:
+    """What the parameters and annotations of a function say."""
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        self._hints = resolve_hints(_annotated(function))
+        self._descriptions = read_parameters(function.__doc__)
+        self.named: dict[str, inspect.Parameter] = {}
+        self.context_parameter: str | None = None
+        self.takes_more = False
+        for name, parameter in inspect.signature(function).parameters.items():
+            self._add(name, parameter)
+
+    def _add(self, name: str, parameter: inspect.Parameter) -> None:
+        if unwrap(self._hints.get(name))[0] is CallContext:
+            self.context_parameter = name
+        elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            self.takes_more = True
+        elif parameter.kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL):
+            raise TypeError(f"parameter {name!r} can't be given by name, and a saga gives all arguments by name")
+        else:
+            self.named[name] = parameter
+
+    def write_schema(self) -> Schema:
+        properties: dict[str, Json] = {name: self._write_parameter(name) for name in self.named}
+        schema: Schema = {"type": "object", "properties": properties}
+        required: list[Json] = [name for name, each in self.named.items() if each.default is inspect.Parameter.empty]
+        if required:
+            schema["required"] = required
+        if not self.takes_more:
+            schema["additionalProperties"] = False
+        return schema
+
+    def _write_parameter(self, name: str) -> Schema:
+        try:
+            schema = build_schema(self._hints[name], closed=True) if name in self._hints else {}
+        except UnsupportedTypeError as error:
+            raise UnsupportedTypeError(f"parameter {name!r}: {error}") from None
+        if name in self._descriptions:
+            schema.setdefault("description", self._descriptions[name])
+        default = self.named[name].default
+        if default is not inspect.Parameter.empty and default is not None:
+            schema["default"] = write_json(default)
+        return schema
+
+    def write_output_schema(self) -> Schema:
+        hint = self._hints.get("return", object)
+        forms = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+        kept = [form for form in forms if form not in _SIGNALS]
+        if not kept:
+            return {}
+        try:
+            return build_schema(Union[tuple(kept)], closed=False)  # noqa: UP007 - made from a list
+        except UnsupportedTypeError as error:
+            raise UnsupportedTypeError(f"its return type: {error}") from None
+
+    def build_converters(self) -> dict[str, Converter]:
+        found = {name: build_converter(self._hints[name]) for name in self.named if name in self._hints}
+        return {name: converter for name, converter in found.items() if converter}
+
+
+def _annotated(function: Callable[..., object]) -> object:
+    """Return the function whose annotations count: below wrappers, partials and callable objects."""
+    inner = inspect.unwrap(function)
+    if inspect.isroutine(inner) or isinstance(inner, type):
+        return inner
+    return getattr(inner, "func", None) or type(inner).__call__
+
+
+def _choose(given: Mapping[str, object] | None, write: Callable[[], Schema]) -> Schema:
+    return write() if given is None else cast("Schema", write_json(given))
+
+
+def _write_optional(given: Mapping[str, object] | None) -> Schema | None:
+    return None if given is None else cast("Schema", write_json(given))
+
+
+def _read_retention(given: str | timedelta | None) -> int | None:
+    if given is None:
+        return None
+    if isinstance(given, timedelta):
+        retention_ms = given // timedelta(milliseconds=1)
+    else:
+        found = _DURATION.fullmatch(str(given))
+        if found is None:
+            raise ValueError(f"key_retention {given!r} is no duration such as `24h` or `30d`")
+        retention_ms = int(Decimal(found[1]) * _UNIT_MS[found[2]])
+    if retention_ms <= 0:
+        raise ValueError(f"key_retention {given!r} is not more than nothing")
+    return retention_ms

@@ -1,0 +1,296 @@
+"""Calling tools: whatever a tool does, the caller gets an answer and never an exception.
+
+The one question that matters is whether something may have happened. Only `Rejected` and `Unavailable` say that
+nothing did, because the author of the tool says so. Everything else that goes wrong once the function was entered is
+`unknown`: other exceptions, `sys.exit`, running out of memory, a reply that doesn't fit its schema or is too large.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, cast
+
+from sagactl.core.answer import Answer, ProbeReply
+from sagactl.core.canonical import Json, NotJsonError, canonical
+from sagactl.core.records import Failure, OutcomeKind, ProbeAnswer
+from sagactl.core.saga import INTERVAL_MS_MAX, PAYLOAD_BYTES_MAX, ToolFacts
+from sagactl.tools.api import CallContext, CannotTell, Done, NotDone, Pending, Rejected, Seconds, Unavailable
+from sagactl.tools.base import Invocation
+from sagactl.tools.binding import bind
+from sagactl.tools.capture import capturing
+from sagactl.tools.convert import bound_line, describe_object, keep_raw, write_json
+from sagactl.tools.describe import Tool
+from sagactl.tools.registry import Registry
+from sagactl.tools.validate import compile_schema
+
+TYPE_LENGTH_MAX: Final = 64
+
+_WORD_BREAK: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_NOT_WORD: Final = re.compile(r"[^A-Za-z0-9_.-]+", re.ASCII)
+
+
+class PluginToolbox:
+    """The tools of a registry, as the engine calls them."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def facts(self, name: str) -> ToolFacts:
+        """Return what the core must know; raises NotFoundError, or PluginError where its plugin is broken."""
+        return self._registry.facts_of(name)
+
+    def is_async(self, name: str) -> bool:
+        """Tell whether the tool is a coroutine function."""
+        return self._registry.tool(name).is_async
+
+    def call(self, invocation: Invocation) -> Answer:
+        """Call the tool on this thread, an async one in an event loop of its own; never raises."""
+        try:
+            tool, enter = self._prepare(invocation)
+        except BaseException as error:  # whatever it is, nothing was called
+            return _answer_unready(error)
+        with capturing() as captured:
+            try:
+                answer = _answer_result(tool.facts, _finish(enter(), invocation))
+            except BaseException as error:  # sys.exit and Ctrl-C in a tool are outcomes too
+                answer = _answer_exception(tool, error)
+        return _with_printed(answer, captured.text)
+
+    async def call_async(self, invocation: Invocation) -> Answer:
+        """Await the tool, a plain one on a thread; only cancelling the task raises."""
+        import asyncio
+
+        try:
+            tool, enter = self._prepare(invocation)
+        except BaseException as error:
+            return _answer_unready(error)
+        if not tool.is_async:
+            return await asyncio.to_thread(self.call, invocation)
+        with capturing() as captured:
+            try:
+                answer = _answer_result(tool.facts, await cast("Coroutine[Any, Any, object]", enter()))
+            except asyncio.CancelledError as error:
+                task = asyncio.current_task()
+                if task is None or task.cancelling():
+                    raise
+                answer = _answer_exception(tool, error)
+            except BaseException as error:
+                answer = _answer_exception(tool, error)
+        return _with_printed(answer, captured.text)
+
+    def probe(self, invocation: Invocation) -> ProbeReply:
+        """Call a probe with those arguments that it takes; its own failure is `cannot_tell`."""
+        try:
+            tool, enter = self._prepare(invocation, drops_unknown=True)
+        except BaseException as error:
+            return ProbeReply(ProbeAnswer.CANNOT_TELL, failure=_answer_unready(error).failure)
+        with capturing() as captured:
+            try:
+                reply = self._read_reply(tool, _finish(enter(), invocation))
+            except BaseException as error:
+                reply = ProbeReply(ProbeAnswer.CANNOT_TELL, failure=_answer_exception(tool, error).failure)
+        return ProbeReply(reply.answer, output=reply.output, failure=reply.failure, printed=captured.text)
+
+    def check_arguments(self, facts: ToolFacts, arguments: Json) -> str | None:
+        """Return what is wrong with *arguments* by the pinned schema, or None."""
+        return compile_schema(facts.arguments_schema)(arguments)
+
+    def _prepare(self, invocation: Invocation, *, drops_unknown: bool = False) -> tuple[Tool, Callable[[], object]]:
+        tool = self._registry.tool(invocation.tool)
+        given = dict(invocation.arguments)
+        if drops_unknown and not tool.takes_more:
+            given = {name: value for name, value in given.items() if name in tool.parameters}
+        arguments = bind(tool.converters, given)
+        if tool.context_parameter is not None:
+            arguments[tool.context_parameter] = make_context(invocation)
+        inspect.signature(tool.function).bind(**arguments)
+        return tool, lambda: tool.function(**arguments)
+
+    def _read_reply(self, tool: Tool, result: object) -> ProbeReply:
+        answer, content = _read_probe_answer(result)
+        if answer is ProbeAnswer.CANNOT_TELL:
+            reason = bound_line(str(content)) if content else "the probe could not tell"
+            return ProbeReply(answer, failure=Failure("cannot_tell", reason))
+        if answer is ProbeAnswer.NOT_DONE:
+            return ProbeReply(answer)
+        output = _check_size(content)
+        problems = [
+            problem
+            for facts in self._registry.probed_by(tool.facts.name)
+            if (problem := compile_schema(facts.output_schema)(output)) is not None
+        ]
+        if problems and len(problems) == len(self._registry.probed_by(tool.facts.name)):
+            raise BadOutputError(f"done, but with an output that does not fit: {problems[0]}")
+        return ProbeReply(answer, output=output)
+
+
+class BadOutputError(Exception):
+    """The reply is none that can be recorded; raised and caught in this module."""
+
+
+def make_context(invocation: Invocation) -> CallContext:
+    """Return the context that a tool receives with this call."""
+    operation = invocation.operation
+    return CallContext(
+        idempotency_key=invocation.idempotency_key,
+        forward_key=invocation.forward_key,
+        tool=invocation.tool,
+        run_id=invocation.run_id,
+        step=operation.step,
+        item=operation.item,
+        direction=operation.direction.value,
+        attempt=invocation.attempt,
+        project=invocation.project,
+        deadline=datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=invocation.deadline_ms),
+        cancelled=invocation.cancelled,
+        token=invocation.token,
+        raw=invocation.raw,
+        monotonic_deadline=time.monotonic() + invocation.seconds_left,
+    )
+
+
+def _finish(result: object, invocation: Invocation) -> object:
+    """Return *result*, awaited if it must be; nobody else can end such a call, so its deadline does."""
+    if not inspect.iscoroutine(result):
+        return result
+
+    import asyncio
+
+    async def within_deadline() -> object:
+        async with asyncio.timeout(max(0.0, invocation.seconds_left)):
+            return await result
+
+    main = within_deadline()
+    try:
+        return asyncio.run(main)
+    finally:
+        # Where a loop runs on this thread already, neither was started; closing them says that this is known.
+        main.close()
+        result.close()
+
+
+def _answer_result(facts: ToolFacts, result: object) -> Answer:
+    if isinstance(result, Pending):
+        return _answer_pending(result)
+    try:
+        output = _check_size(result)
+    except BadOutputError as error:
+        return _answer_misfit(str(error), result)
+    problem = compile_schema(facts.output_schema)(output)
+    return Answer(OutcomeKind.SUCCEEDED, output=output) if problem is None else _answer_misfit(problem, output)
+
+
+def _check_size(result: object) -> Json:
+    try:
+        output = write_json(result)
+        size = len(canonical(output).encode())
+    except NotJsonError as error:
+        raise BadOutputError(str(error)) from None
+    if size > PAYLOAD_BYTES_MAX:
+        raise BadOutputError(f"{size} bytes, more than the {PAYLOAD_BYTES_MAX} that an output may have")
+    return output
+
+
+def _answer_misfit(problem: str, result: object) -> Answer:
+    failure = Failure("bad_output", bound_line(f"the tool returned what can't be taken: {problem}"))
+    return Answer(OutcomeKind.UNKNOWN, failure=failure, raw=keep_raw(result))
+
+
+def _answer_pending(pending: Pending) -> Answer:
+    after_ms = _read_ms(pending.after)
+    try:
+        token = _check_size(pending.token)
+    except BadOutputError as error:
+        return _answer_misfit(f"a token: {error}", pending.token)
+    if after_ms is None:
+        return _answer_misfit(f"Pending(after={describe_object(pending.after, length_max=60)})", pending.token)
+    return Answer(OutcomeKind.PENDING, after_ms=after_ms, token=token)
+
+
+def _answer_exception(tool: Tool, error: BaseException) -> Answer:
+    if isinstance(error, Pending):
+        return _answer_pending(error)
+    if isinstance(error, Rejected):
+        return Answer(OutcomeKind.REJECTED, failure=_read_failure(error, error.code))
+    if isinstance(error, Unavailable):
+        failure = _read_failure(error, error.code)
+        return Answer(OutcomeKind.UNAVAILABLE, failure=failure, after_ms=_read_ms(error.retry_after))
+    if isinstance(error, BadOutputError):
+        return Answer(OutcomeKind.UNKNOWN, failure=Failure("bad_output", bound_line(str(error))))
+    where = locate(error.__traceback__, tool.place.file)
+    message = bound_line(f"{read_message(error) or 'no message'} ({where})")
+    return Answer(OutcomeKind.UNKNOWN, failure=Failure(_as_word(type(error).__name__), message))
+
+
+def _answer_unready(error: BaseException) -> Answer:
+    """Answer for a call that was never entered: nothing happened, and the same arguments would fail again."""
+    message = bound_line(read_message(error) or type(error).__name__)
+    if isinstance(error, MemoryError) or not isinstance(error, Exception):
+        return Answer(OutcomeKind.UNAVAILABLE, failure=Failure(_as_word(type(error).__name__), message))
+    return Answer(OutcomeKind.REJECTED, failure=Failure("bad_arguments", message))
+
+
+def _read_failure(error: Rejected | Unavailable, code: str | None) -> Failure:
+    word = _as_word(str(code)) if code else _WORD_BREAK.sub("_", type(error).__name__).lower()
+    return Failure(word, bound_line(read_message(error)) or word)
+
+
+def _as_word(text: str) -> str:
+    return _NOT_WORD.sub("_", text)[:TYPE_LENGTH_MAX] or "error"
+
+
+def read_message(error: BaseException) -> str:
+    """Return the text of an exception, whatever its `__str__` does."""
+    try:
+        return str(error)
+    except BaseException as worse:  # foreign code
+        return f"its message raised {type(worse).__name__}"
+
+
+def locate(traceback: TracebackType | None, file: str) -> str:
+    """Return `file:line` of the last frame in the tool's own folder, or of the last one at all."""
+    folder, found, last = str(Path(file).parent), "", ""
+    while traceback is not None:
+        name = traceback.tb_frame.f_code.co_filename
+        last = f"{Path(name).name}:{traceback.tb_lineno}"
+        found = last if str(Path(name).parent) == folder else found
+        traceback = traceback.tb_next
+    return found or last or Path(file).name
+
+
+def _read_ms(given: Seconds | None) -> int | None:
+    """Return a delay in milliseconds within our limits; None for what is no delay."""
+    seconds = given.total_seconds() if isinstance(given, timedelta) else given
+    try:
+        number = float(cast("float", seconds))
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return None if math.isnan(number) else int(max(0.0, min(number * 1_000, INTERVAL_MS_MAX)))
+
+
+def _read_probe_answer(result: object) -> tuple[ProbeAnswer, object]:
+    match result:
+        case Done():
+            return ProbeAnswer.DONE, result.output
+        case NotDone():
+            return ProbeAnswer.NOT_DONE, None
+        case CannotTell():
+            return ProbeAnswer.CANNOT_TELL, result.reason
+        case None:
+            return ProbeAnswer.CANNOT_TELL, "the probe returned nothing"
+        case Mapping() if result.get("answer") in set(ProbeAnswer) and result.keys() <= {"answer", "output", "reason"}:
+            answer = ProbeAnswer(result["answer"])
+            return answer, result.get("reason" if answer is ProbeAnswer.CANNOT_TELL else "output")
+    raise BadOutputError(f"a probe answers Done, NotDone or CannotTell, not {describe_object(result, length_max=60)}")
+
+
+def _with_printed(answer: Answer, printed: str) -> Answer:
+    return replace(answer, printed=printed) if printed else answer

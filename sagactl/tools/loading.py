@@ -1,0 +1,214 @@
+"""Importing plugins so that a broken one breaks nothing but itself.
+
+A project's `plugins/` folder becomes a package with a private name. So `plugins/stripe.py` doesn't hide the library
+`stripe`, two projects in one process don't mix, and `from ._shared import x` works. What a module prints while it is
+imported is captured, and an exception, `sys.exit` included, becomes a `BrokenPlugin`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import TYPE_CHECKING, Final
+
+from sagactl.tools.api import declarations_of
+from sagactl.tools.capture import capturing
+from sagactl.tools.convert import bound_line
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+ENTRY_POINT_GROUP: Final = "sagactl.plugins"
+PACKAGE_PREFIX: Final = "_sagactl_plugins_"
+SOURCE_BYTES_MAX: Final = 1_048_576
+"""How much of a broken plugin's source is searched for the names of its tools."""
+
+_MENTION: Final = re.compile(r"""\btool\(\s*["']([a-z0-9_.-]{1,128})["']""")
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """Something that offers tools; `loaded` is False where it is installed but not allowed, and never imported."""
+
+    name: str
+    origin: str
+    file: str
+    version: str
+    loaded: bool = True
+    tools: tuple[str, ...] = ()
+    printed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenPlugin:
+    """A plugin, or a part of one, that can't be used; `tools` are those that can't be called because of it."""
+
+    name: str
+    file: str
+    line: int
+    message: str
+    tools: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"plugin {self.name} ({self.file}:{self.line}): {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """An imported plugin and the functions in it that carry declarations, in order."""
+
+    plugin: Plugin
+    functions: tuple[Callable[..., object], ...]
+
+
+def load_folder(folder: Path) -> Iterator[Loaded | BrokenPlugin]:
+    """Import each module and package of a `plugins/` folder whose name begins with neither `_` nor `.`."""
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError as error:
+        yield BrokenPlugin(folder.name, str(folder), 0, f"can't be read: {error.strerror}")
+        return
+    package = _make_package(folder)
+    shared = [entry for entry in entries if entry.suffix == ".py" and entry.name.startswith("_")]
+    for entry in entries:
+        source = _source_of(entry)
+        if source is not None and not entry.name.startswith(("_", ".")):
+            yield _load_file(package, source, name=entry.name.removesuffix(".py"), shared=shared)
+
+
+def _source_of(entry: Path) -> Path | None:
+    if entry.suffix == ".py" and entry.is_file():
+        return entry
+    package = entry / "__init__.py"
+    return package if package.is_file() else None
+
+
+def _make_package(folder: Path) -> str:
+    """Register the private package, empty; what an earlier load left there is forgotten."""
+    name = PACKAGE_PREFIX + hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
+    for known in [each for each in sys.modules if each == name or each.startswith(name + ".")]:
+        del sys.modules[known]
+    package = ModuleType(name, "The plugins of one project.")
+    package.__path__ = [str(folder.resolve())]
+    sys.modules[name] = package
+    return name
+
+
+def _load_file(package: str, source: Path, *, name: str, shared: list[Path]) -> Loaded | BrokenPlugin:
+    from importlib import import_module, invalidate_caches
+
+    if "." in name:
+        return BrokenPlugin(name, str(source), 1, "a dot in the name of a plugin's file can't be imported")
+    invalidate_caches()
+    with capturing() as captured:
+        try:
+            module = import_module(f"{package}.{name}")
+            functions = _functions_in(vars(module).values())
+            version = _digest_sources(source, shared)
+        except (Exception, SystemExit) as error:  # foreign code; Ctrl-C still ends the command
+            return _break(name, source, error)
+    plugin = Plugin(name, "project", str(source), version, printed=captured.text)
+    return Loaded(plugin, functions)
+
+
+def _functions_in(things: Iterable[object]) -> tuple[Callable[..., object], ...]:
+    return tuple(thing for thing in things if callable(thing) and declarations_of(thing))
+
+
+def _digest_sources(source: Path, shared: list[Path]) -> str:
+    """Return a version made of the plugin's own files and the private ones beside it."""
+    own = sorted(source.parent.rglob("*.py")) if source.name == "__init__.py" else [source]
+    summed = hashlib.sha256()
+    for file in [*own, *shared]:
+        summed.update(hashlib.sha256(file.read_bytes()).digest())
+    return f"sha256:{summed.hexdigest()[:16]}"
+
+
+def _break(name: str, source: Path, error: BaseException) -> BrokenPlugin:
+    file, line = _place(error, source)
+    text = error.msg if isinstance(error, SyntaxError) else _text_of(error)
+    message = bound_line(f"{type(error).__name__}: {text}" if text else type(error).__name__)
+    return BrokenPlugin(name, file, line, message, tools=_mentioned_tools(source))
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # foreign code
+        return ""
+
+
+def _place(error: BaseException, source: Path) -> tuple[str, int]:
+    if isinstance(error, SyntaxError) and error.filename:
+        return error.filename, error.lineno or 1
+    found = (str(source), 1)
+    for file, line in _frames(error.__traceback__):
+        if Path(file).is_relative_to(source.parent):
+            found = (file, line)
+    return found
+
+
+def _frames(traceback: TracebackType | None) -> Iterator[tuple[str, int]]:
+    while traceback is not None:
+        yield traceback.tb_frame.f_code.co_filename, traceback.tb_lineno
+        traceback = traceback.tb_next
+
+
+def _mentioned_tools(source: Path) -> tuple[str, ...]:
+    """Guess from the text which tools a plugin would have had, for better messages."""
+    try:
+        with source.open("rb") as file:
+            text = file.read(SOURCE_BYTES_MAX).decode(errors="replace")
+    except OSError:
+        return ()
+    return tuple(dict.fromkeys(_MENTION.findall(text)))
+
+
+def installed_entry_points() -> list[EntryPoint]:
+    """Return what installed distributions offer, without importing any of it."""
+    from importlib.metadata import entry_points
+
+    return sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: (point.name, point.value))
+
+
+def load_entry_point(point: EntryPoint) -> Loaded | BrokenPlugin:
+    """Import one entry point: a module, a function that gives tools, or a list of tools."""
+    file = _guess_file(point)
+    with capturing() as captured:
+        try:
+            functions = _functions_of(point.load())
+        except (Exception, SystemExit) as error:
+            return _break(point.name, Path(file), error)
+    return Loaded(Plugin(point.name, origin_of(point), file, version_of(point), printed=captured.text), functions)
+
+
+def _functions_of(thing: object) -> tuple[Callable[..., object], ...]:
+    if isinstance(thing, ModuleType):
+        return _functions_in(vars(thing).values())
+    if callable(thing) and not declarations_of(thing):
+        thing = thing()
+    given = list(thing) if isinstance(thing, Iterable) else [thing]
+    functions = _functions_in(given)
+    if len(functions) != len(given):
+        raise TypeError("the entry point gives something that is no tool")
+    return functions
+
+
+def origin_of(point: EntryPoint) -> str:
+    """Name the distribution that an entry point comes from; the entry point itself where there is none."""
+    return point.name if point.dist is None else point.dist.name
+
+
+def version_of(point: EntryPoint) -> str:
+    """Return the version of the distribution."""
+    return "0" if point.dist is None else point.dist.version
+
+
+def _guess_file(point: EntryPoint) -> str:
+    module = sys.modules.get(point.module)
+    return getattr(module, "__file__", None) or point.value

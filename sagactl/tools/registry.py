@@ -1,0 +1,171 @@
+"""All tools of a project and of the installed plugins, and all that is wrong with them.
+
+Collecting never fails. A plugin that can't be imported, a tool that can't be described, a name given twice: each is
+noted, and only what depends on it can't be used.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from sagactl.core.saga import ToolFacts
+from sagactl.errors import NotFoundError, PluginError
+from sagactl.tools.api import Declaration, declarations_of
+from sagactl.tools.describe import Place, Tool, describe_tool
+from sagactl.tools.loading import (
+    BrokenPlugin,
+    Loaded,
+    Plugin,
+    installed_entry_points,
+    load_entry_point,
+    load_folder,
+    origin_of,
+    version_of,
+)
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+_SEPARATORS: Final = re.compile(r"[-_.]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """The tools that can be called, the plugins they come from, and what is broken."""
+
+    tools: Mapping[str, Tool]
+    plugins: tuple[Plugin, ...] = ()
+    broken: tuple[BrokenPlugin, ...] = ()
+
+    def names(self) -> list[str]:
+        """Return the names of all tools that can be called, sorted."""
+        return sorted(self.tools)
+
+    def tool(self, name: str) -> Tool:
+        """Return a tool; raises PluginError where its plugin is broken, NotFoundError where nobody has it."""
+        if name in self.tools:
+            return self.tools[name]
+        for each in self.broken:
+            if name in each.tools:
+                raise PluginError(f"tool {name!r} can't be used: {each}", hint="sagactl tools")
+        close = get_close_matches(name, self.names(), n=1)
+        hint = f"did you mean {close[0]}?" if close else "sagactl tools"
+        raise NotFoundError(f"no tool named {name!r}", code="missing-tool", hint=hint)
+
+    def facts_of(self, name: str) -> ToolFacts:
+        """Return what the core must know of a tool; raises as `tool`."""
+        return self.tool(name).facts
+
+    def probed_by(self, probe: str) -> list[ToolFacts]:
+        """Return the tools that name *probe* as their probe."""
+        return [each.facts for each in self.tools.values() if each.facts.probe == probe]
+
+
+def collect_tools(
+    folder: Path | None,
+    *,
+    allowed: Collection[str] | None = None,
+    entry_points: Iterable[EntryPoint] | None = None,
+) -> Registry:
+    """Import plugins and describe their tools.
+
+    Args:
+        folder: The project's `plugins/`; may be missing.
+        allowed: Distributions whose entry points may be imported; all where it is None.
+        entry_points: What is installed; looked up by default.
+    """
+    collector = _Collector()
+    for point in installed_entry_points() if entry_points is None else entry_points:
+        if is_allowed(origin_of(point), allowed):
+            collector.add(load_entry_point(point))
+        else:
+            collector.plugins.append(Plugin(point.name, origin_of(point), point.value, version_of(point), loaded=False))
+    if folder is not None and folder.is_dir():
+        for loaded in load_folder(folder):
+            collector.add(loaded)
+    return collector.finish()
+
+
+def is_allowed(distribution: str, allowed: Collection[str] | None) -> bool:
+    """Tell whether the operator's list has the distribution; case, `-`, `_` and `.` in names don't count."""
+    return allowed is None or _plain(distribution) in {_plain(each) for each in allowed}
+
+
+def _plain(name: str) -> str:
+    return _SEPARATORS.sub("-", name).lower()
+
+
+class _Collector:
+    """Gathers plugins one by one; twins and dangling pairs are found at the end."""
+
+    def __init__(self) -> None:
+        self.plugins: list[Plugin] = []
+        self._broken: list[BrokenPlugin] = []
+        self._found: dict[str, list[Tool]] = {}
+        self._seen: set[int] = set()
+
+    def add(self, loaded: Loaded | BrokenPlugin) -> None:
+        if isinstance(loaded, BrokenPlugin):
+            self._broken.append(loaded)
+            return
+        names = [
+            declaration.name
+            for function in loaded.functions
+            for declaration in declarations_of(function)
+            # A tool that another module imports from here is still one tool.
+            if id(declaration) not in self._seen and self._add_tool(loaded, function, declaration)
+        ]
+        self.plugins.append(replace(loaded.plugin, tools=tuple(names)))
+
+    def _add_tool(self, loaded: Loaded, function: object, declaration: Declaration) -> bool:
+        assert callable(function)
+        self._seen.add(id(declaration))
+        plugin = loaded.plugin
+        place = Place(plugin.name, *_place_of(function, plugin.file))
+        try:
+            tool = describe_tool(declaration, function, place=place, version=plugin.version)
+        except PluginError as error:
+            reason = error.message.removeprefix(f"{place}: ")
+            self._broken.append(BrokenPlugin(plugin.name, place.file, place.line, reason, (str(declaration.name),)))
+            return False
+        self._found.setdefault(tool.facts.name, []).append(tool)
+        return True
+
+    def finish(self) -> Registry:
+        tools = {name: twins[0] for name, twins in self._found.items() if len(twins) == 1}
+        for name, twins in self._found.items():
+            if len(twins) > 1:
+                self._broken.append(_describe_twins(name, twins))
+        for tool in tools.values():
+            self._broken.extend(_find_dangling(tool, self._found))
+        return Registry(tools, tuple(self.plugins), tuple(self._broken))
+
+
+def _place_of(function: object, file: str) -> tuple[str, int]:
+    while (inner := getattr(function, "__wrapped__", None) or getattr(function, "func", None)) is not None:
+        function = inner
+    code = getattr(function, "__code__", None)
+    return (file, 1) if code is None else (code.co_filename, code.co_firstlineno)
+
+
+def _describe_twins(name: str, twins: list[Tool]) -> BrokenPlugin:
+    first, *others = (tool.place for tool in twins)
+    message = f"tool {name!r} is also given by {', '.join(map(str, others))}; none of them can be used"
+    return BrokenPlugin(first.plugin, first.file, first.line, message, (name,))
+
+
+def _find_dangling(tool: Tool, known: Collection[str]) -> list[BrokenPlugin]:
+    facts, place = tool.facts, tool.place
+    partners = {"compensation": facts.compensation, "probe": facts.probe}
+    return [
+        BrokenPlugin(
+            place.plugin, place.file, place.line, f"tool {facts.name!r} names the {what} {partner!r}, not found"
+        )
+        for what, partner in partners.items()
+        if partner is not None and partner not in known
+    ]
