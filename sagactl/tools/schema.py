@@ -148,7 +148,7 @@ def members_of(hint: object) -> dict[str, tuple[object, bool]]:
     """Return the members of a TypedDict or dataclass: annotation, and whether it must be there."""
     hints = resolve_hints(hint)
     if typing.is_typeddict(hint):
-        required = getattr(hint, "__required_keys__", frozenset())
+        required: frozenset[str] = getattr(hint, "__required_keys__", frozenset())
         return {name: (member, _is_required(member, name in required)) for name, member in hints.items()}
     fields = [each for each in dataclasses.fields(typing.cast("Any", hint)) if each.init]
     missing = dataclasses.MISSING
