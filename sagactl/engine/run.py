@@ -14,7 +14,7 @@ from sagactl.core.template import Scope
 from sagactl.core.transitions import IllegalRecordError
 from sagactl.core.world import AskProbe, MakeCall
 from sagactl.engine.calls import CallUnderWay
-from sagactl.errors import InternalError, NotFoundError
+from sagactl.errors import InternalError, NotFoundError, PluginError
 from sagactl.log.base import Captured, Lease
 from sagactl.tools.base import Toolbox
 
@@ -80,7 +80,7 @@ def find_missing_tools(saga: Saga, toolbox: Toolbox) -> frozenset[str]:
     for name, pinned in saga.tools.items():
         try:
             present = toolbox.facts(name)
-        except NotFoundError:
+        except (NotFoundError, PluginError):
             missing.add(name)
             continue
         if not is_compatible(pinned, present):

@@ -1,0 +1,85 @@
+"""Inputs from the command line: `-i name=text`, `-i name:=json`, `-i name=@file`, `--inputs FILE|-`."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from sagactl.core.canonical import Json, NotJsonError, check_nesting, parse
+from sagactl.core.saga import PAYLOAD_BYTES_MAX
+from sagactl.errors import InvalidError, UsageError
+
+_PAIR: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*)(:=|=@|=)(.*)", re.DOTALL)
+
+
+def read_inputs(pairs: Sequence[str], file: str | None) -> Json:
+    """Return the input: what *file* holds, with each of *pairs* set on top of it."""
+    value: Json = {} if file is None else _read_file(file)
+    if pairs and not isinstance(value, dict):
+        raise UsageError("-i needs an input that is a map, and the file holds none")
+    for pair in pairs:
+        name, part = _read_pair(pair)
+        assert isinstance(value, dict), "checked above"
+        value[name] = part
+    return value
+
+
+def _read_pair(pair: str) -> tuple[str, Json]:
+    match = _PAIR.fullmatch(pair)
+    if match is None:
+        hint = "-i name=text, -i name:=json or -i name=@file"
+        raise UsageError(f"-i {pair!r} is no input", code="bad-input", hint=hint)
+    name, sign, text = match.groups()
+    if sign == ":=":
+        return name, _parse(text, f"-i {name}")
+    if sign == "=@":
+        return name, _read_text(text)
+    return name, text
+
+
+def _parse(text: str, where: str) -> Json:
+    try:
+        return parse(text)
+    except NotJsonError as error:
+        raise InvalidError(
+            f"{where}: {error}", code="invalid-input", hint='text in JSON stands in quotes: "…"'
+        ) from None
+
+
+def _read_text(name: str) -> str:
+    try:
+        data = Path(name).read_bytes()
+    except OSError as error:
+        raise UsageError(f"{name} can't be read: {error.strerror}", code="bad-input") from error
+    return _decode(data, name)
+
+
+def _decode(data: bytes, where: str) -> str:
+    if len(data) > PAYLOAD_BYTES_MAX:
+        raise InvalidError(f"{where} has more than {PAYLOAD_BYTES_MAX} bytes", code="invalid-input")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidError(f"{where} is no UTF-8 text: byte {error.start}", code="invalid-input") from None
+
+
+def _read_file(name: str) -> Json:
+    """Read JSON, or YAML of the same strict kind as saga files."""
+    if name == "-":
+        text, where = _decode(sys.stdin.buffer.read(PAYLOAD_BYTES_MAX + 1), "stdin"), "stdin"
+    else:
+        text, where = _read_text(name), name
+    if text.lstrip()[:1] in {"{", "["}:
+        value = _parse(text, where)
+    else:
+        from sagactl.spec.positions import read_plain
+
+        value = read_plain(text, file=where)
+    try:
+        check_nesting(value)
+    except NotJsonError as error:
+        raise InvalidError(f"{where}: {error}", code="invalid-input") from None
+    return value

@@ -1,0 +1,198 @@
+"""The command line: which command is where, one handler for every error, the exit code.
+
+A command is a module of this package with a Typer app named `app`; it is imported when it is called, so that a start
+costs what the command needs. The table below is all that `--help` has to know.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import click
+import typer
+import typer.core
+import typer.main
+
+from sagactl.cli.options import Globals, shared_options
+from sagactl.errors import ExitCode, InternalError, SagactlError, StorageError, UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    section: str
+    help: str
+    module: str = ""
+
+
+COMMANDS: Final[dict[str, _Entry]] = {
+    "validate": _Entry("Author", "Check saga files; call nothing."),
+    "tools": _Entry("Author", "List what steps can call, or show one tool."),
+    "run": _Entry("Operate", "Start a saga and follow it to its end."),
+    "resume": _Entry("Operate", "Carry on with a run that was interrupted, or with --all of them."),
+    "rollback": _Entry("Operate", "Undo what a run has done."),
+    "cancel": _Entry("Operate", "Turn a run around before its pivot."),
+    "terminate": _Entry("Operate", "End a run as it stands; nothing is undone."),
+    "dlq": _Entry("Operate", "Dead letters: what waits for a person."),
+    "list": _Entry("Inspect", "Runs, newest first.", "list_runs"),
+    "show": _Entry("Inspect", "One run: steps, outputs, what is left behind."),
+    "log": _Entry("Inspect", "The saga log of a run, record by record."),
+    "verify": _Entry("Maintain", "Recompute the hash chain of the log."),
+    "schema": _Entry("Maintain", "The JSON Schema of saga files, for editors."),
+    "sandbox": _Entry("Maintain", "See or reset what the sandbox plugins have done."),
+    "help": _Entry("Maintain", "Read a topic: semantics, exit-codes, …", "help_topic"),
+}
+
+
+class LazyGroup(typer.core.TyperGroup):
+    """Commands by name, imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of the table."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command and give it the shared options."""
+        del ctx
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        module = importlib.import_module(f"sagactl.cli.{entry.module or cmd_name}")
+        command = typer.main.get_command(module.app)
+        command.name = cmd_name
+        _add_shared_options(command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or say which one may have been meant."""
+        name = args[0]
+        if name not in COMMANDS:
+            from difflib import get_close_matches
+
+            close = get_close_matches(name, COMMANDS, n=1)
+            hint = f"did you mean `sagactl {close[0]}`?" if close else "sagactl --help"
+            raise UsageError(f"no command {name}", hint=hint)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands by section, without importing them."""
+        del ctx
+        for section in dict.fromkeys(entry.section for entry in COMMANDS.values()):
+            rows = [(name, entry.help) for name, entry in COMMANDS.items() if entry.section == section]
+            with formatter.section(section):
+                formatter.write_dl(rows)
+
+
+def _add_shared_options(command: click.Command) -> None:
+    command.params = [*command.params, *shared_options()]
+    if isinstance(command, click.Group):
+        for child in command.commands.values():
+            _add_shared_options(child)
+
+
+def _callback() -> None:
+    """Run distributed sagas: declarative YAML, a write-ahead log, exact rollback.
+
+    Start with `sagactl run FILE`, see what happened with `sagactl log @latest`, and read `sagactl help semantics` for
+    what is promised.
+    """
+
+
+def make_group() -> click.Command:
+    """Return the whole command line as a click command."""
+    app = typer.Typer(
+        cls=LazyGroup,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        no_args_is_help=True,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback(cls=LazyGroup)(_callback)
+    group = typer.main.get_command(app)
+    version = click.Option(["--version"], is_flag=True, expose_value=False, is_eager=True, callback=_print_version)
+    group.params = [version, *shared_options()]
+    return group
+
+
+def _print_version(context: click.Context, _: click.Parameter, value: Any) -> None:
+    if value:
+        from sagactl import __version__
+
+        click.echo(f"sagactl {__version__}")
+        context.exit()
+
+
+def run_command_line(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit code; every error ends here as two lines on stderr."""
+    settings = Globals()
+    try:
+        code = make_group().main(list(arguments), prog_name="sagactl", standalone_mode=False, obj=settings)
+    except click.exceptions.Exit as stop:
+        code = stop.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.ctx.get_help() if error.ctx is not None else "", err=True)
+        code = ExitCode.USAGE
+    except BrokenPipeError:
+        return _close_pipe()
+    except KeyboardInterrupt:
+        code = ExitCode.INTERRUPTED
+    except Exception as error:
+        code = _report(error, settings)
+    return _flush(int(code or 0))
+
+
+def _name_error(error: Exception) -> SagactlError:
+    """Return what *error* is to the user."""
+    match error:
+        case SagactlError():
+            return error
+        case click.exceptions.Abort():
+            return UsageError("nothing was answered", code="confirmation-needed")
+        case click.ClickException():
+            return _usage_of(error)
+        case OSError():
+            return StorageError(f"{error.strerror or error}: {error.filename or ''}".rstrip(": "))
+        case _:
+            text = f"{type(error).__name__}: {error}"
+            return InternalError(text, hint="run it again with --debug and report what it prints")
+
+
+def _usage_of(error: click.ClickException) -> UsageError:
+    command = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx is not None else "sagactl"
+    message = error.format_message()
+    return UsageError(message[:1].lower() + message[1:].rstrip("."), hint=f"{command} --help")
+
+
+def _report(raised: Exception, settings: Globals) -> int:
+    """Write the error for people to stderr and, where asked for, for programs to stdout."""
+    from sagactl.cli.answer import write_error
+
+    if settings.debug:
+        import traceback
+
+        traceback.print_exception(raised, file=sys.stderr)
+    error = _name_error(raised)
+    write_error(error, settings)
+    return int(error.exit_code)
+
+
+def _flush(code: int) -> int:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return _close_pipe(code)
+    return code
+
+
+def _close_pipe(code: int = 0) -> int:
+    """Whoever read our stdout has gone: that is no failure of ours, nor of the run."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return code

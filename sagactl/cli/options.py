@@ -1,0 +1,85 @@
+"""Options that every command takes, before or after its name, and what they amount to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+class Output(StrEnum):
+    """How the answer on stdout is written."""
+
+    TEXT = "text"
+    JSON = "json"
+    JSONL = "jsonl"
+
+
+@dataclass(slots=True)
+class Globals:
+    """The values of the shared options."""
+
+    output: Output = Output.TEXT
+    log: str | None = None
+    directory: Path | None = None
+    quiet: int = 0
+    color: str = "auto"
+    debug: bool = False
+    no_input: bool = False
+
+
+def _store(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    def callback(context: click.Context, _: click.Parameter, value: Any) -> None:
+        settings = context.ensure_object(Globals)
+        if value is None or value is False or value == 0:
+            return
+        setattr(settings, name, value)
+
+    return callback
+
+
+def _as_output(context: click.Context, _: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        context.ensure_object(Globals).output = Output(value)
+
+
+def shared_options() -> list[click.Parameter]:
+    """Return new click options; their values land in the context's `Globals`, the last one given wins."""
+    shared: dict[str, Any] = {"expose_value": False}
+    return [
+        click.Option(
+            ["-o", "--output"],
+            type=click.Choice([output.value for output in Output]),
+            callback=_as_output,
+            help="How the answer is written.",
+            **shared,
+        ),
+        click.Option(["--log"], metavar="TARGET", callback=_store("log"), help="The log: a path.", **shared),
+        click.Option(
+            ["-C", "--directory"],
+            type=click.Path(exists=True, file_okay=False, path_type=Path),
+            callback=_store("directory"),
+            help="Work as if started there.",
+            **shared,
+        ),
+        click.Option(
+            ["-q", "--quiet"], count=True, callback=_store("quiet"), help="No progress; twice: no report.", **shared
+        ),
+        click.Option(
+            ["--color"],
+            type=click.Choice(["auto", "always", "never"]),
+            callback=_store("color"),
+            help="Colour; NO_COLOR and FORCE_COLOR are respected.",
+            **shared,
+        ),
+        click.Option(
+            ["--no-input"], is_flag=True, callback=_store("no_input"), help="Never ask; fail instead.", **shared
+        ),
+        click.Option(
+            ["--debug"], is_flag=True, callback=_store("debug"), help="Show the traceback of an error.", **shared
+        ),
+    ]

@@ -1,0 +1,99 @@
+"""What every command begins with: the shared options, the project's settings, and how to write."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+from pathlib import Path
+from typing import IO
+
+import typer
+
+from sagactl.app import App
+from sagactl.cli.options import Globals, Output
+from sagactl.cli.streams import answer_stream, supports_unicode
+from sagactl.cli.views.text import Style
+from sagactl.config import load_config
+
+WIDTH_WITHOUT_TERMINAL = 80
+
+
+@dataclass(slots=True)
+class Session:
+    """One command at work."""
+
+    settings: Globals
+    app: App
+
+    @property
+    def output(self) -> Output:
+        """How the answer is written."""
+        return self.settings.output
+
+    @property
+    def style(self) -> Style:
+        """How text on stdout looks."""
+        return style_of(answer_stream(), self.settings)
+
+    @property
+    def progress_style(self) -> Style:
+        """How text on stderr looks."""
+        return style_of(sys.stderr, self.settings)
+
+    @property
+    def shows_progress(self) -> bool:
+        """Tell whether progress goes to stderr."""
+        return self.settings.quiet == 0
+
+    def say(self, text: str) -> None:
+        """Write a line of the conversation to stderr."""
+        from sagactl.cli.streams import write_line
+
+        if self.settings.quiet < 2:
+            write_line(sys.stderr, text)
+
+
+@contextmanager
+def open_session(context: typer.Context, file: Path | None = None) -> Iterator[Session]:
+    """Give the session of a command; *file* is the saga that helps to find the project."""
+    settings = context.ensure_object(Globals)
+    cwd = settings.directory or Path.cwd()
+    app = App(load_config(cwd=cwd, file=file, log=settings.log))
+    try:
+        yield Session(settings, app)
+    finally:
+        app.close()
+
+
+def style_of(stream: IO[str], settings: Globals) -> Style:
+    """Return how text on *stream* looks: colour by flag, then environment, then terminal."""
+    width = shutil.get_terminal_size((WIDTH_WITHOUT_TERMINAL, 24)).columns if stream.isatty() else WIDTH_WITHOUT_TERMINAL
+    return Style(color=_has_color(stream, settings), unicode=supports_unicode(stream), width=max(40, width))
+
+
+def _has_color(stream: IO[str], settings: Globals) -> bool:
+    if settings.color != "auto":
+        return settings.color == "always"
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def now_ms() -> int:
+    """Return UTC in milliseconds, for ages on the screen."""
+    return time.time_ns() // 1_000_000
+
+
+def local_zone() -> tzinfo:
+    """Return the zone in which times are shown."""
+    zone = datetime.now().astimezone().tzinfo
+    assert zone is not None, "an aware time has a zone"
+    return zone

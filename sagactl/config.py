@@ -1,0 +1,161 @@
+"""Settings and where each came from: flags, environment, project, user, default - in that order.
+
+The project is the nearest folder upwards, from the saga's file and then from the current folder, that has a
+`sagactl.toml`, a `[tool.sagactl]` in its `pyproject.toml`, or `.sagactl/`; failing these, `sagas/` or `plugins/`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from sagactl.core.world import CALLS_MAX
+from sagactl.errors import InvalidError
+
+CALLS_MAX_LIMIT: Final = 1_000
+STATE_FOLDER: Final = ".sagactl"
+_STRONG_MARKS: Final = ("sagactl.toml", STATE_FOLDER)
+_WEAK_MARKS: Final = ("sagas", "plugins")
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The settings of one command; `origins` says for each where its value came from."""
+
+    project: Path
+    has_project: bool
+    log: str
+    calls_max: int = CALLS_MAX
+    plugins: tuple[str, ...] | None = None
+    """Distributions whose entry points may be loaded; None: all that are installed."""
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+
+def find_project(start: Path) -> Path | None:
+    """Return the project that *start* lies in, or None."""
+    folders = [start, *start.parents]
+    for folder in folders:
+        if any((folder / mark).exists() for mark in _STRONG_MARKS) or _is_in_pyproject(folder):
+            return folder
+    return next((folder for folder in folders if any((folder / mark).is_dir() for mark in _WEAK_MARKS)), None)
+
+
+def _is_in_pyproject(folder: Path) -> bool:
+    file = folder / "pyproject.toml"
+    try:
+        return b"[tool.sagactl" in file.read_bytes()
+    except OSError:
+        return False
+
+
+def load_config(
+    *,
+    cwd: Path,
+    file: Path | None = None,
+    log: str | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Config:
+    """Work out the settings; raises InvalidError where a configuration file is wrong."""
+    environ = os.environ if environ is None else environ
+    found = (find_project(file.resolve().parent) if file is not None else None) or find_project(cwd.resolve())
+    project = found or cwd.resolve()
+    layers: list[tuple[str, dict[str, Any]]] = [
+        ("flag", {} if log is None else {"log": log}),
+        ("environment", _from_environment(environ)),
+        *_from_files(project if found else None, environ),
+    ]
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for origin, layer in layers:
+        for key, value in layer.items():
+            if key not in values:
+                values[key], origins[key] = value, origin
+    if "log" not in values:
+        values["log"], origins["log"] = str(_default_log(project if found else None, environ)), "default"
+    return Config(
+        project=project,
+        has_project=found is not None,
+        log=values["log"],
+        calls_max=values.get("concurrency", CALLS_MAX),
+        plugins=None if "plugins" not in values else tuple(values["plugins"]),
+        origins=origins,
+    )
+
+
+def _default_log(project: Path | None, environ: Mapping[str, str]) -> Path:
+    if project is not None:
+        return project / STATE_FOLDER / "log.db"
+    state = environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return Path(state) / "sagactl" / "log.db"
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    layer: dict[str, Any] = {}
+    if environ.get("SAGACTL_LOG"):
+        layer["log"] = environ["SAGACTL_LOG"]
+    if environ.get("SAGACTL_CONCURRENCY"):
+        layer["concurrency"] = _as_integer(environ["SAGACTL_CONCURRENCY"])
+    return _checked(layer, "the environment", None)
+
+
+def _as_integer(text: str) -> object:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else text
+
+
+def _from_files(project: Path | None, environ: Mapping[str, str]) -> list[tuple[str, dict[str, Any]]]:
+    layers = []
+    if project is not None:
+        for name, path in (("sagactl.toml", ()), ("pyproject.toml", ("tool", "sagactl"))):
+            if (project / name).is_file():
+                layers.append(("project", _read_toml(project / name, path)))
+    home = environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
+    user = Path(home) / "sagactl" / "sagactl.toml"
+    if user.is_file():
+        layers.append(("user", _read_toml(user, ())))
+    return layers
+
+
+def _read_toml(file: Path, path: tuple[str, ...]) -> dict[str, Any]:
+    import tomllib  # only where there is a configuration at all
+
+    try:
+        content: Any = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidError(f"{file}: {error}", code="invalid-config") from error
+    for key in path:
+        content = content.get(key, {})
+    return _checked(content, str(file), file.parent)
+
+
+def _checked(layer: object, where: str, folder: Path | None) -> dict[str, Any]:
+    """Return *layer* with paths made absolute; unknown keys and wrong types are errors."""
+    if not isinstance(layer, dict):
+        raise InvalidError(f"{where}: the settings must be a table", code="invalid-config")
+    checks = {"log": _is_text, "concurrency": _is_count, "plugins": _is_list_of_text}
+    for key, value in layer.items():
+        if key not in checks:
+            known = ", ".join(sorted(checks))
+            raise InvalidError(f"{where}: unknown setting {key}", code="invalid-config", hint=f"known are {known}")
+        expected = checks[key](value)
+        if expected is not None:
+            raise InvalidError(f"{where}: {key} must be {expected}, not {value!r}", code="invalid-config")
+    if folder is not None and "log" in layer and "://" not in layer["log"]:
+        layer = {**layer, "log": str(folder / layer["log"])}
+    return layer
+
+
+def _is_text(value: object) -> str | None:
+    return None if isinstance(value, str) and value else "a text"
+
+
+def _is_count(value: object) -> str | None:
+    good = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= CALLS_MAX_LIMIT
+    return None if good else f"a number from 1 to {CALLS_MAX_LIMIT}"
+
+
+def _is_list_of_text(value: object) -> str | None:
+    good = isinstance(value, list) and all(isinstance(item, str) for item in value)
+    return None if good else "a list of names"
