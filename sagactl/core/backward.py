@@ -27,7 +27,7 @@ from sagactl.core.records import (
 )
 from sagactl.core.retry import delay_range_ms
 from sagactl.core.saga import PROBE_ATTEMPTS_MAX, PROBE_RETRY, CompensateFailed, Saga, StepClass
-from sagactl.core.state import Backward, OperationState, RunState, call_of, operation_state, set_timer
+from sagactl.core.state import Backward, OperationState, RunState, operation_state, set_timer
 from sagactl.core.transitions import SETTLED_PHASES, IllegalRecordError, Phase
 
 
@@ -181,10 +181,17 @@ def _offer(saga: Saga, state: RunState, action: OperationState, at_ms: int) -> N
         undo.failure = action.failure
         state.exhausted[undo.operation] = None
         return
-    if action.late_until_ms > at_ms and not saga.tools[call_of(saga, action.operation).tool].late_safe:
+    if action.late_until_ms > at_ms and (treatment is Treatment.PROBE or not _is_late_safe(saga, action)):
         set_timer(state, action, action.late_until_ms)
         return
     heapq.heappush(frontier.heap, (-action.first_seq, action.operation))
+
+
+def _is_late_safe(saga: Saga, action: OperationState) -> bool:
+    """E9: an undo that leaves a tombstone may go ahead of a late call; a probe's "not done" leaves none, so it waits."""
+    step = saga.by_id[action.operation.step]
+    tools = [step.action.tool] if step.compensation is None else [step.action.tool, step.compensation.tool]
+    return any(saga.tools[tool].late_safe for tool in tools)
 
 
 def _leave_behind(saga: Saga, state: RunState, action: OperationState) -> None:
