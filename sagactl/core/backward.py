@@ -188,7 +188,7 @@ def _offer(saga: Saga, state: RunState, action: OperationState, at_ms: int) -> N
 
 
 def _is_late_safe(saga: Saga, action: OperationState) -> bool:
-    """E9: an undo that leaves a tombstone may go ahead of a late call; a probe's "not done" leaves none, so it waits."""
+    """E9: an undo with a tombstone may precede a late call; a probe's "not done" leaves none and waits."""
     step = saga.by_id[action.operation.step]
     tools = [step.action.tool] if step.compensation is None else [step.action.tool, step.compensation.tool]
     return any(saga.tools[tool].late_safe for tool in tools)
