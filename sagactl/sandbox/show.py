@@ -6,10 +6,13 @@ import contextlib
 import sqlite3
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from sagactl.core.canonical import Json, NotJsonError, parse
 from sagactl.errors import StorageError
 from sagactl.sandbox.database import TABLES, transaction
+
+_COLUMNS: Final = ("seq", "at", "system", "effect", "key", "forward_key", "detail")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +55,15 @@ def read_sandbox(path: Path) -> SandboxState:
                 "SELECT system, kind, id, body FROM objects ORDER BY system, kind, id"
             ).fetchall()
             entries = connection.execute(
-                "SELECT seq, at, system, effect, key, forward_key, detail FROM ledger ORDER BY seq"
+                f"SELECT {', '.join(_COLUMNS)} FROM ledger ORDER BY seq"  # noqa: S608 - names of ours
             ).fetchall()
             systems: dict[str, list[SandboxObject]] = {}
             for system, kind, identity, body in objects:
                 systems.setdefault(system, []).append(SandboxObject(kind, identity, parse(body)))
-            ledger = tuple(LedgerEntry(*head, parse(detail)) for *head, detail in entries)
+            ledger = tuple(
+                LedgerEntry(**dict(zip(_COLUMNS, entry, strict=True)) | {"detail": parse(entry[-1])})
+                for entry in entries
+            )
     except (sqlite3.Error, NotJsonError) as error:
         message = f"the sandbox {path} can't be read: {error}"
         raise StorageError(message, code="sandbox", hint="sagactl sandbox reset") from error
