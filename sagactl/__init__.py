@@ -30,14 +30,16 @@ __all__ = [
 _HOMES: Final = dict.fromkeys(__all__, "sagactl.tools.api") | {"SagactlError": "sagactl.errors"}
 
 
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'sagactl' has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:
+    # Type checkers would take any name for one of ours if they saw this.
+    def __getattr__(name: str) -> object:
+        if name not in _HOMES:
+            raise AttributeError(f"module 'sagactl' has no attribute {name!r}")
+        from importlib import import_module
 
-    value: object = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+        value: object = getattr(import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

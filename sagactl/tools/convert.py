@@ -75,7 +75,7 @@ def _write_number(value: float | Decimal) -> int | Decimal:
         if abs(value) >= _INTEGER_MAX:
             raise NotJsonError(f"a number of more than {DIGITS_MAX} digits")
         return int(value)
-    if not math.isfinite(value):
+    if not (value.is_finite() if isinstance(value, Decimal) else math.isfinite(value)):
         raise NotJsonError(f"{value} has no JSON form")
     number = Decimal(repr(float(value))) if isinstance(value, float) else value
     if len(number.as_tuple().digits) > DIGITS_MAX or abs(number.adjusted()) > DIGITS_MAX:

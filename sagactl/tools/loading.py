@@ -28,6 +28,7 @@ PACKAGE_PREFIX: Final = "_sagactl_plugins_"
 SOURCE_BYTES_MAX: Final = 1_048_576
 """How much of a broken plugin's source is searched for the names of its tools."""
 
+_MACHINERY: Final = re.compile(r"<frozen |[/\\]importlib[/\\]")
 _MENTION: Final = re.compile(r"""\btool\(\s*["']([a-z0-9_.-]{1,128})["']""")
 
 
@@ -146,11 +147,11 @@ def _text_of(error: BaseException) -> str:
 def _place(error: BaseException, source: Path) -> tuple[str, int]:
     if isinstance(error, SyntaxError) and error.filename:
         return error.filename, error.lineno or 1
-    found = (str(source), 1)
-    for file, line in _frames(error.__traceback__):
-        if Path(file).is_relative_to(source.parent):
-            found = (file, line)
-    return found
+    # Frames of the import machinery lead to the plugin; they aren't it.
+    frames = [frame for frame in _frames(error.__traceback__) if not _MACHINERY.search(frame[0])]
+    own = [frame for frame in frames if Path(frame[0]).is_relative_to(source.parent)]
+    others = [frame for frame in frames if frame[0] != __file__]
+    return (own or others or [(str(source), 1)])[-1]
 
 
 def _frames(traceback: TracebackType | None) -> Iterator[tuple[str, int]]:

@@ -79,7 +79,7 @@ CORPUS: list[tuple[Any, Json]] = [
     (Colour, {"type": "string", "enum": ["red", "blue"]}),
     (Level, {"enum": [1, 2]}),
     (Literal["a", "b"], {"type": "string", "enum": ["a", "b"]}),
-    (Literal[1, "b", None], {"enum": [1, "b", None]}),
+    (Literal[1, "b"] | None, {"enum": [1, "b", None]}),
     (Optional[int], {"type": ["integer", "null"]}),  # noqa: UP045 - the old spelling counts too
     (int | str, {"type": ["integer", "string"]}),
     (Union[int, list[int]], {"anyOf": [{"type": "integer"}, {"type": "array", "items": {"type": "integer"}}]}),  # noqa: UP007
@@ -135,7 +135,7 @@ CORPUS: list[tuple[Any, Json]] = [
 
 @pytest.mark.parametrize(("hint", "schema"), CORPUS, ids=[str(hint) for hint, _ in CORPUS])
 def test_annotation_gives_schema(hint: object, schema: Json) -> None:
-    """Section 7: a parameter's annotation is its JSON Schema."""
+    """A parameter's annotation is its JSON Schema."""
     assert build_schema(hint, closed=True) == schema
 
 
@@ -146,18 +146,17 @@ def test_outputs_are_open() -> None:
 
 @pytest.mark.parametrize("hint", [bytes, complex, dict[int, str], Callable[[], int], Node, object()])
 def test_annotation_without_json_form_is_refused(hint: object) -> None:
-    """Section 7: bytes, functions, keys that are no strings and types that contain themselves have no schema."""
+    """Bytes, functions, keys that are no strings and types that contain themselves have no schema."""
     with pytest.raises(UnsupportedTypeError):
         build_schema(hint, closed=True)
 
 
 def test_parameters_give_arguments_schema() -> None:
-    """Section 7: arguments are closed, defaults aren't required, and `Args:` describes them; the context is no argument."""
+    """Arguments are closed, defaults aren't required, `Args:` describes them; the context is none."""
 
     @tool("shop.order")
     def order(item: str, context: CallContext, count: int = 1, *, gift: bool | None = None) -> Address | Pending:
-        """Order something
-        nice.
+        """Order something nice.
 
         More words.
 
@@ -165,6 +164,8 @@ def test_parameters_give_arguments_schema() -> None:
             item: What to order,
                 in words.
             count (int): How many.
+            gift: Whether to wrap it.
+            context: The call.
 
         Returns:
             count: not this one.
@@ -178,7 +179,7 @@ def test_parameters_give_arguments_schema() -> None:
         "properties": {
             "item": {"type": "string", "description": "What to order, in words."},
             "count": {"type": "integer", "description": "How many.", "default": 1},
-            "gift": {"type": ["boolean", "null"]},
+            "gift": {"type": ["boolean", "null"], "description": "Whether to wrap it."},
         },
         "required": ["item"],
         "additionalProperties": False,
@@ -198,7 +199,7 @@ def test_any_more_arguments_open_the_schema() -> None:
 
 
 def test_schemas_given_outright_win() -> None:
-    """Section 7: a schema that `@tool` is given counts, and the annotations don't."""
+    """A schema that `@tool` is given counts, and the annotations don't."""
     outright = {"type": "object", "properties": {"n": {"type": "integer", "maximum": 3}}}
 
     @tool("shop.order", arguments_schema=outright, output_schema={"type": "string"})
@@ -227,7 +228,7 @@ def _unresolved(item: Missing) -> None:  # type: ignore[name-defined]  # noqa: F
 
 @pytest.mark.parametrize("function", [_positional, _variable, _bytes, _unresolved])
 def test_function_that_cannot_be_a_tool_is_refused_by_name(function: Callable[..., object]) -> None:
-    """Section 7: an error in a plugin names plugin, file, line and tool."""
+    """An error in a plugin names plugin, file, line and tool."""
     with pytest.raises(PluginError, match=r"plugin test \(.*building\.py:1\): tool 'shop\.order'"):
         describe(tool("shop.order")(function))
 
@@ -250,7 +251,7 @@ def test_function_that_cannot_be_a_tool_is_refused_by_name(function: Callable[..
     ],
 )
 def test_declaration_that_cannot_be_meant_is_refused(facts: dict[str, Any]) -> None:
-    """Section 7: names, pairs, durations and schemas of `@tool` are checked when the plugin is loaded."""
+    """Names, pairs, durations and schemas of `@tool` are checked when the plugin is loaded."""
     with pytest.raises(PluginError):
         describe(tool(**{"name": "shop.order", **facts})(lambda: None))
 
@@ -262,7 +263,7 @@ def test_key_retention_is_a_duration() -> None:
 
 
 def test_decorated_function_stays_itself() -> None:
-    """Section 7: `@tool` changes nothing about calling the function."""
+    """`@tool` changes nothing about calling the function."""
 
     @tool("shop.double")
     def double(n: int) -> int:
@@ -279,11 +280,11 @@ def test_tool_without_a_name_says_so() -> None:
 
 
 def test_arguments_become_what_annotations_say() -> None:
-    """Section 7: floats only where annotated, decimals exact elsewhere; dataclasses, enums, tuples, sets, dates built."""
+    """Floats come only where annotated, decimals stay exact, and other annotated types are built."""
     seen: dict[str, Any] = {}
 
     @tool("shop.order")
-    def order(
+    def order(  # noqa: PLR0917 - one of each kind
         item: Item,
         ratio: float,
         price: Decimal,

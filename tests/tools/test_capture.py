@@ -1,0 +1,228 @@
+"""What tools print is kept with their call, and stdout carries the answer alone."""
+
+# ruff: noqa: T201 - printing is what is tested
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import pytest
+
+from sagactl import CallContext, tool
+from sagactl.core.records import OutcomeKind
+from sagactl.tools.capture import PRINTED_BYTES_MAX, capturing
+from tests.tools.building import call, invocation, toolbox
+
+
+def test_prints_are_kept_with_the_call(capsys: pytest.CaptureFixture[str]) -> None:
+    """B77: print, stderr, binary writes, log lines and odd characters are kept; nothing of it gets out."""
+
+    @tool("shop.order")
+    def order(context: CallContext) -> None:
+        print("to stdout")
+        sys.stderr.write("to stderr\n")
+        sys.stdout.buffer.write(b"bytes \xff\n")
+        sys.stdout.writelines(["a", "b\n"])
+        print("half \ud800", flush=True)
+        context.logger.info("logged %d", 7)
+        context.logger.debug("too quiet")
+
+    answer = call(order)
+    assert answer.printed.splitlines() == [
+        "to stdout",
+        "to stderr",
+        "bytes \ufffd",
+        "ab",
+        "half \\ud800",
+        "INFO logged 7",
+    ]
+    assert capsys.readouterr() == ("", "")
+
+
+def test_prints_are_kept_when_the_call_fails() -> None:
+    """What a tool printed before it failed is kept too."""
+
+    @tool("shop.order")
+    def order() -> None:
+        print("last words")
+        raise ValueError("x")
+
+    answer = call(order)
+    assert (answer.kind, answer.printed) == (OutcomeKind.UNKNOWN, "last words\n")
+
+
+def test_outside_calls_streams_are_what_they_were(capsys: pytest.CaptureFixture[str]) -> None:
+    """The program's own prints go where they went before."""
+    call(tool("shop.order")(lambda: print("inside")))
+    print("outside")
+    print("error", file=sys.stderr)
+    assert capsys.readouterr() == ("outside\n", "error\n")
+
+
+def test_tool_may_not_close_our_streams(capsys: pytest.CaptureFixture[str]) -> None:
+    """A tool that closes stdout closes nothing of ours."""
+    call(tool("shop.order")(lambda: sys.stdout.close()))  # noqa: PLW0108 - looked up within the call
+    print("still here")
+    assert capsys.readouterr().out == "still here\n"
+
+
+def test_flood_is_cut_in_the_middle() -> None:
+    """H49: of a hundred mebibytes the first and last half mebibyte are kept, and the cut is marked."""
+
+    @tool("shop.flood")
+    def flood() -> None:
+        print("beginning")
+        for _ in range(100):
+            print("x" * 1_048_575)
+        print("end")
+
+    answer = call(flood)
+    assert answer.kind is OutcomeKind.SUCCEEDED
+    assert answer.printed.startswith("beginning\n")
+    assert answer.printed.endswith("end\n")
+    assert "bytes cut]" in answer.printed
+    assert len(answer.printed.encode()) < PRINTED_BYTES_MAX + 100
+
+
+def test_calls_side_by_side_keep_their_own_words() -> None:
+    """Two calls at once, on threads or in one loop, don't mix what they print."""
+    barrier = threading.Barrier(2, timeout=10)
+
+    @tool("shop.order")
+    def order(name: str) -> None:
+        print(name)
+        barrier.wait()
+        print(name)
+
+    printed: dict[str, str] = {}
+
+    def run(name: str) -> None:
+        printed[name] = call(order, {"name": name}).printed
+
+    threads = [threading.Thread(target=run, args=(name,)) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert printed == {"a": "a\na\n", "b": "b\nb\n"}
+
+    @tool("shop.later")
+    async def later(name: str) -> None:
+        print(name)
+        await asyncio.sleep(0.01)
+        await asyncio.create_task(_say(name))
+
+    async def both() -> list[str]:
+        box = toolbox(later)
+        answers = await asyncio.gather(*(box.call_async(invocation("shop.later", {"name": name})) for name in "ab"))
+        return [answer.printed for answer in answers]
+
+    assert asyncio.run(both()) == ["a\na\n", "b\nb\n"]
+
+
+async def _say(text: str) -> None:
+    print(text)
+
+
+def test_what_outlives_its_call_never_reaches_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    """B77: a thread or task that prints after its call has ended reaches stderr, never stdout."""
+    go = threading.Event()
+    threads: list[threading.Thread] = []
+
+    def ramble() -> None:
+        print("during", flush=True)
+        go.wait(10)
+        print("afterwards", flush=True)
+
+    @tool("shop.order")
+    def order() -> None:
+        threads.append(threading.Thread(target=ramble))
+        threads[0].start()
+
+    call(order)
+    go.set()
+    threads[0].join()
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "afterwards" in err
+
+    async def main() -> None:
+        tasks = []
+        with capturing() as captured:
+            tasks.append(asyncio.create_task(_say("too late")))
+        await tasks[0]
+        assert captured.text == ""
+
+    asyncio.run(main())
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", "too late\n")
+
+
+def run_script(body: str) -> subprocess.CompletedProcess[str]:
+    """Run a small program of its own process, with its streams on pipes."""
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(body)], capture_output=True, text=True, check=True, timeout=60
+    )
+
+
+def test_descriptor_of_stdout_is_protected() -> None:
+    """B77: with `protect_stdout`, C code and child processes of a tool can't write into the answer."""
+    done = run_script("""
+        import os, subprocess, sys
+        from sagactl import tool
+        from sagactl.tools.capture import protect_stdout
+        from tests.tools.building import call
+
+        protect_stdout()
+        protect_stdout()
+
+        @tool("shop.order")
+        def order() -> str:
+            os.write(1, b"raw write\\n")
+            subprocess.run(["echo", "child"], check=True)
+            subprocess.run(["echo", "child by fileno"], stdout=sys.stdout, check=True)
+            return "ok"
+
+        print("before")
+        print(call(order).output)
+    """)
+    assert done.stdout == "before\nok\n"
+    assert {"raw write", "child", "child by fileno"} <= set(done.stderr.splitlines())
+
+
+def test_memory_of_a_flood_is_bounded() -> None:
+    """H49: a tool that prints 300 MiB in small pieces costs a few mebibytes."""
+    done = run_script("""
+        import resource
+        from sagactl import tool
+        from tests.tools.building import call
+
+        @tool("shop.flood")
+        def flood() -> None:
+            for _ in range(4_800):
+                print("x" * 65_535)
+
+        call(tool("a.b")(lambda: print("x" * 65_535)))
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        call(flood)
+        print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+    """)
+    assert int(done.stdout) < 20
+
+
+def test_writing_is_quick() -> None:
+    """A tool that prints in many small pieces isn't slowed down beyond reason."""
+
+    @tool("shop.chat")
+    def chat() -> None:
+        for _ in range(20_000):
+            sys.stdout.write("word ")
+
+    started = time.process_time()
+    call(chat)
+    assert time.process_time() - started < 2
