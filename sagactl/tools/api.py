@@ -188,12 +188,12 @@ def tool(
         arguments_schema=arguments_schema,
         output_schema=output_schema,
     )
+    return lambda function: _declare(function, declaration)
 
-    def declare(function: F) -> F:
-        setattr(function, DECLARATIONS, (*declarations_of(function), declaration))
-        return function
 
-    return declare
+def _declare(function: F, declaration: Declaration) -> F:
+    setattr(function, DECLARATIONS, (*declarations_of(function), declaration))
+    return function
 
 
 def declarations_of(thing: object) -> tuple[Declaration, ...]:

@@ -48,6 +48,7 @@ class Tool:
     place: Place
     description: str
     is_async: bool
+    signature: inspect.Signature
     context_parameter: str | None
     takes_more: bool
     parameters: frozenset[str]
@@ -90,6 +91,7 @@ def _describe(declaration: Declaration, function: Callable[..., object], place: 
         place=place,
         description=summarize(function.__doc__),
         is_async=inspect.iscoroutinefunction(function),
+        signature=signature.bound,
         context_parameter=signature.context_parameter,
         takes_more=signature.takes_more,
         parameters=frozenset(signature.named),
@@ -117,7 +119,8 @@ class _Signature:
         self.named: dict[str, inspect.Parameter] = {}
         self.context_parameter: str | None = None
         self.takes_more = False
-        for name, parameter in inspect.signature(function).parameters.items():
+        self.bound = inspect.signature(function)
+        for name, parameter in self.bound.parameters.items():
             self._add(name, parameter)
 
     def _add(self, name: str, parameter: inspect.Parameter) -> None:

@@ -111,7 +111,7 @@ class PluginToolbox:
         arguments = bind(tool.converters, given)
         if tool.context_parameter is not None:
             arguments[tool.context_parameter] = make_context(invocation)
-        inspect.signature(tool.function).bind(**arguments)
+        tool.signature.bind(**arguments)
         return tool, lambda: tool.function(**arguments)
 
     def _read_reply(self, tool: Tool, result: object) -> ProbeReply:

@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from inspect import cleandoc
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Final
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 ENTRY_POINT_GROUP: Final = "sagactl.plugins"
 PACKAGE_PREFIX: Final = "_sagactl_plugins_"
+DESCRIPTION_LENGTH_MAX: Final = 4_000
 SOURCE_BYTES_MAX: Final = 1_048_576
 """How much of a broken plugin's source is searched for the names of its tools."""
 
@@ -34,7 +36,7 @@ _MENTION: Final = re.compile(r"""\btool\(\s*["']([a-z0-9_.-]{1,128})["']""")
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """Something that offers tools; `loaded` is False where it is installed but not allowed, and never imported."""
+    """Something that offers tools, with its docstring; `loaded` is False where it isn't allowed, and never imported."""
 
     name: str
     origin: str
@@ -42,6 +44,7 @@ class Plugin:
     version: str
     loaded: bool = True
     tools: tuple[str, ...] = ()
+    description: str = ""
     printed: str = ""
 
 
@@ -113,12 +116,17 @@ def _load_file(package: str, source: Path, *, name: str, shared: list[Path]) -> 
             version = _digest_sources(source, shared)
         except (Exception, SystemExit) as error:  # foreign code; Ctrl-C still ends the command
             return _break(name, source, error)
-    plugin = Plugin(name, "project", str(source), version, printed=captured.text)
+    plugin = Plugin(name, "project", str(source), version, description=_describe_module(module), printed=captured.text)
     return Loaded(plugin, functions)
 
 
+def _describe_module(module: object) -> str:
+    text = getattr(module, "__doc__", None)
+    return cleandoc(text)[:DESCRIPTION_LENGTH_MAX] if isinstance(text, str) else ""
+
+
 def _functions_in(things: Iterable[object]) -> tuple[Callable[..., object], ...]:
-    return tuple(thing for thing in things if callable(thing) and declarations_of(thing))
+    return tuple(thing for thing in list(things) if callable(thing) and declarations_of(thing))
 
 
 def _digest_sources(source: Path, shared: list[Path]) -> str:
@@ -185,7 +193,15 @@ def load_entry_point(point: EntryPoint) -> Loaded | BrokenPlugin:
             functions = _functions_of(point.load())
         except (Exception, SystemExit) as error:
             return _break(point.name, Path(file), error)
-    return Loaded(Plugin(point.name, origin_of(point), file, version_of(point), printed=captured.text), functions)
+    plugin = Plugin(
+        point.name,
+        origin_of(point),
+        file,
+        version_of(point),
+        description=_describe_module(sys.modules.get(point.module)),
+        printed=captured.text,
+    )
+    return Loaded(plugin, functions)
 
 
 def _functions_of(thing: object) -> tuple[Callable[..., object], ...]:

@@ -53,7 +53,7 @@ def broken(registry: Registry) -> BrokenPlugin:
 
 def test_tools_of_a_folder_are_found(folder: Path) -> None:
     """Each module and package of `plugins/` gives its tools, but those that begin with `_` or `.`."""
-    write(folder, good=GOOD, _hidden="raise SystemExit", package__inner="x = 1")
+    write(folder, good='"""Greets.\n\n    indented"""' + GOOD, _hidden="raise SystemExit", package__inner="x = 1")
     (folder / "package" / "__init__.py").write_text(GOOD.replace("good.", "package."))
     (folder / ".dot.py").write_text("raise SystemExit")
     (folder / "notes.txt").write_text("nothing")
@@ -61,6 +61,7 @@ def test_tools_of_a_folder_are_found(folder: Path) -> None:
     registry = collect(folder)
     assert registry.names() == ["good.greet", "package.greet"]
     assert registry.broken == ()
+    assert registry.plugins[0].description == "Greets.\n\nindented"
     assert [(plugin.name, plugin.origin, plugin.tools) for plugin in registry.plugins] == [
         ("good", "project", ("good.greet",)),
         ("package", "project", ("package.greet",)),
