@@ -20,7 +20,6 @@ def help_topic(
     """Read a topic of the documentation.
 
     Examples:
-
       sagactl help
 
       sagactl help semantics

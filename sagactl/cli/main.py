@@ -91,7 +91,8 @@ class LazyGroup(typer.core.TyperGroup):
 
 
 def _add_shared_options(command: click.Command) -> None:
-    command.params = [*command.params, *shared_options()]
+    taken = {name for parameter in command.params for name in parameter.opts}
+    command.params = [*command.params, *shared_options(taken)]
     if isinstance(command, click.Group):
         for child in command.commands.values():
             _add_shared_options(child)
@@ -118,7 +119,7 @@ def make_group() -> click.Command:
     app.callback(cls=LazyGroup)(_callback)
     group = typer.main.get_command(app)
     version = click.Option(["--version"], is_flag=True, expose_value=False, is_eager=True, callback=_print_version)
-    group.params = [version, *shared_options()]
+    group.params = [version, *shared_options(set())]
     return group
 
 

@@ -47,12 +47,15 @@ def _as_output(context: click.Context, _: click.Parameter, value: str | None) ->
         context.ensure_object(Globals).output = Output(value)
 
 
-def shared_options() -> list[click.Parameter]:
-    """Return new click options; their values land in the context's `Globals`, the last one given wins."""
+def shared_options(taken: set[str]) -> list[click.Parameter]:
+    """Return new click options; their values land in the context's `Globals`, the last one given wins.
+
+    Names in *taken* mean something else to the command: `dlq resolve` has an `--output` of its own, and keeps `-o`.
+    """
     shared: dict[str, Any] = {"expose_value": False}
     return [
         click.Option(
-            ["-o", "--output"],
+            [name for name in ("-o", "--output") if name not in taken],
             type=click.Choice([output.value for output in Output]),
             callback=_as_output,
             help="How the answer is written.",

@@ -73,7 +73,9 @@ def open_session(context: typer.Context, file: Path | None = None) -> Iterator[S
 
 def style_of(stream: IO[str], settings: Globals) -> Style:
     """Return how text on *stream* looks: colour by flag, then environment, then terminal."""
-    width = shutil.get_terminal_size((WIDTH_WITHOUT_TERMINAL, 24)).columns if stream.isatty() else WIDTH_WITHOUT_TERMINAL
+    width = (
+        shutil.get_terminal_size((WIDTH_WITHOUT_TERMINAL, 24)).columns if stream.isatty() else WIDTH_WITHOUT_TERMINAL
+    )
     return Style(color=_has_color(stream, settings), unicode=supports_unicode(stream), width=max(40, width))
 
 

@@ -161,11 +161,14 @@ class Driver:
         lease = self._log.claim(run_id, holder=self._holder)
         self._take_over(lease, self._definitions[digest], asked_at)
 
-    def drive(self) -> dict[str, Ending]:
+    def drive(self, *, only_record: bool = False) -> dict[str, Ending]:
         """Drive all runs until each rests or waits for something that isn't waited for here; return how each ended.
 
+        With *only_record*, answers to requests are made durable and nothing else is begun.
         Raises StorageError at the first trouble with the log, LeaseLostError when its leases can't be kept.
         """
+        if only_record:
+            self._on_interrupt()
         try:
             while True:
                 self._check_trouble()

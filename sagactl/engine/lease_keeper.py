@@ -37,6 +37,8 @@ class LeaseKeeper:
         self._heartbeat_seconds = heartbeat_ms / 1000
         self._leases: dict[str, Lease] = {}
         self._renewed_at: dict[str, float] = {}
+        self._oldest = 0.0
+        """Not after any of `_renewed_at`; worked out anew with each beat, so that asking costs nothing."""
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
@@ -45,6 +47,7 @@ class LeaseKeeper:
     def hold(self, lease: Lease, asked_at: float) -> None:
         """Keep *lease*, which was granted for a request made at *asked_at* (monotonic seconds)."""
         with self._lock:
+            self._oldest = min(self._oldest, asked_at) if self._leases else asked_at
             self._leases[lease.run_id] = lease
             self._renewed_at[lease.run_id] = asked_at
         if self._thread is None:
@@ -66,11 +69,9 @@ class LeaseKeeper:
         return renewed_at + self._lease_seconds - MARGIN_SECONDS - self._clock.monotonic()
 
     def soonest_seconds_left(self) -> float:
-        """Return `seconds_left` of the run whose lease is the oldest."""
+        """Return at most the least `seconds_left` of all runs."""
         with self._lock:
-            oldest = min(self._renewed_at.values(), default=None)
-        if oldest is None:
-            return self._lease_seconds
+            oldest = self._oldest if self._leases else self._clock.monotonic()
         return oldest + self._lease_seconds - MARGIN_SECONDS - self._clock.monotonic()
 
     def _beat(self) -> None:
@@ -94,6 +95,7 @@ class LeaseKeeper:
             for lease in leases:
                 if lease.run_id not in gone and self._leases.get(lease.run_id) == lease:
                     self._renewed_at[lease.run_id] = asked_at
+            self._oldest = min(self._renewed_at.values(), default=asked_at)
         if lost:
             self._on_lost(lost)
 

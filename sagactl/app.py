@@ -1,0 +1,206 @@
+"""The composition root: the only place that chooses implementations.
+
+An `App` is the settings of one project and what is made from them, each thing when it is first asked for: a command
+that only reads the log never imports a plugin.
+"""
+
+from __future__ import annotations
+
+import getpass
+import random
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sagactl.config import Config
+from sagactl.core.canonical import Json, NotJsonError, canonical
+from sagactl.core.definition import read_definition, write_definition
+from sagactl.core.keys import RUN_ALPHABET
+from sagactl.core.retry import pick_delay_ms
+from sagactl.core.saga import PAYLOAD_BYTES_MAX, Saga, ToolFacts
+from sagactl.core.template import ExpressionError, Scope, render
+from sagactl.engine.clock import SystemClock
+from sagactl.engine.driver import Driver
+from sagactl.engine.run import RunEvaluator
+from sagactl.engine.settings import Settings
+from sagactl.errors import InvalidError, NotFoundError
+from sagactl.log.base import Creation, Log, NewRun, RunRow
+
+if TYPE_CHECKING:
+    from sagactl.spec.load import Loaded
+    from sagactl.tools.invoke import PluginToolbox
+    from sagactl.tools.registry import Registry
+
+RUN_ID_LENGTH = 13
+SAGA_SUFFIXES = (".yaml", ".yml")
+REQUEST_ID_BYTES = 12
+
+
+@dataclass
+class App:
+    """One project: its log, its tools, its sagas, and drivers for its runs."""
+
+    config: Config
+    settings: Settings = field(default_factory=Settings)
+    _logs: dict[bool, Log] = field(default_factory=dict)
+
+    def log(self, *, read_only: bool = False) -> Log:
+        """Return the log, opened once; raises StorageError, or NotFoundError where there is none to read."""
+        if False in self._logs:
+            return self._logs[False]
+        if read_only not in self._logs:
+            from sagactl.log.open import open_log
+
+            self._logs[read_only] = open_log(self.config.log, read_only=read_only)
+        return self._logs[read_only]
+
+    @cached_property
+    def registry(self) -> Registry:
+        """All tools that the project and the installed plugins provide."""
+        from sagactl.tools.registry import collect_tools
+
+        folder = self.config.project / "plugins"
+        return collect_tools(folder if folder.is_dir() else None, allowed=self.config.plugins)
+
+    @cached_property
+    def toolbox(self) -> PluginToolbox:
+        """The tools as the engine calls them."""
+        from sagactl.tools.invoke import PluginToolbox
+
+        return PluginToolbox(self.registry)
+
+    @property
+    def tool_facts(self) -> Mapping[str, ToolFacts]:
+        """The facts of every tool that can be called, by name."""
+        return {name: self.registry.facts_of(name) for name in self.registry.names()}
+
+    def find_saga(self, name: str) -> Path:
+        """Return the file that FILE means: a path, or the name of a saga in `sagas/`; raises NotFoundError."""
+        if Path(name).is_file():
+            return Path(name)
+        folder = self.config.project / "sagas"
+        if "/" not in name:
+            for suffix in ("", *SAGA_SUFFIXES):
+                if (folder / f"{name}{suffix}").is_file():
+                    return folder / f"{name}{suffix}"
+        known = sorted(path.stem for path in folder.glob("*.y*ml")) if folder.is_dir() else []
+        hint = f"sagas here: {', '.join(known[:10])}" if known else "give the path of a saga file"
+        raise NotFoundError(f"no saga {name}", code="no-such-saga", hint=hint)
+
+    def load_saga(self, file: Path) -> Loaded:
+        """Read and check a saga file against the tools; raises InvalidSagaError with all problems."""
+        from sagactl.spec.load import load_saga
+
+        try:
+            text = file.read_bytes()
+        except OSError as error:
+            raise NotFoundError(f"{file} can't be read: {error.strerror}", code="no-such-saga") from error
+        return load_saga(text, file=str(file), tools=self.tool_facts)
+
+    def saga_of(self, row: RunRow) -> Saga:
+        """Return the saga that a run is bound to."""
+        return read_definition(self.log(read_only=True).definition(row.definition))
+
+    def evaluator(self, saga: Saga) -> RunEvaluator:
+        """Return what evaluates the expressions of *saga*."""
+        return RunEvaluator(saga.tools, self.toolbox, evaluate_cel)
+
+    def driver(self, *, waits_for_timers: bool = True) -> Driver:
+        """Return a new driver over the log, with this process as holder."""
+        from sagactl.log.holder import this_process
+
+        draw = random.SystemRandom()
+        settings = Settings(
+            calls_max=self.config.calls_max,
+            grace_ms=self.settings.grace_ms,
+            lease_ms=self.settings.lease_ms,
+            heartbeat_ms=self.settings.heartbeat_ms,
+            waits_for_timers=waits_for_timers,
+        )
+        return Driver(
+            self.log(),
+            self.toolbox,
+            evaluate=evaluate_cel,
+            holder=this_process(),
+            project=self.config.project,
+            draw=lambda floor_ms, ceiling_ms: pick_delay_ms(floor_ms, ceiling_ms, draw.random()),
+            clock=SystemClock(),
+            settings=settings,
+        )
+
+    def start(self, driver: Driver, saga: Saga, value: Json, *, key: str | None, who: str) -> Creation:
+        """Create a run of *saga* with the checked input *value* in the hands of *driver* (E8)."""
+        own_key = self._run_key(saga, value) if key is None else None
+        new = NewRun(
+            run_id=make_run_id(),
+            saga=saga.name,
+            definition=write_definition(saga),
+            input=value,
+            requested_by=who,
+            key=key if key is not None else own_key,
+            key_is_explicit=key is not None,
+            deadline_ms=None if saga.run_timeout_ms is None else SystemClock().now_ms() + saga.run_timeout_ms,
+        )
+        return driver.create(new, saga)
+
+    def _run_key(self, saga: Saga, value: Json) -> str | None:
+        if saga.run_key is None:
+            return None
+        scope: Scope = {"input": value}
+        try:
+            key = render(saga.run_key, scope, self.evaluator(saga))
+        except ExpressionError as error:
+            raise InvalidError(f"run_key: {error}", code="invalid-input") from error
+        if not isinstance(key, str | int) or isinstance(key, bool) or key == "":
+            raise InvalidError(f"run_key came out as {canonical(key)}, not as a text", code="invalid-input")
+        return str(key)
+
+    def close(self) -> None:
+        """Close the log."""
+        for log in self._logs.values():
+            log.close()
+        self._logs.clear()
+
+
+def evaluate_cel(expression: str, scope: Scope) -> Json:
+    """Return the value of a CEL expression; the engine behind it is imported when it is first needed."""
+    from sagactl.spec.cel import evaluate
+
+    return evaluate(expression, scope)
+
+
+def check_input(saga: Saga, value: Json) -> Json:
+    """Return *value* with the defaults of the saga's input schema; raises InvalidError naming what is wrong."""
+    from sagactl.spec.inputs import check_input as check
+
+    try:
+        size = len(canonical(value).encode("utf-8", "surrogatepass"))
+    except NotJsonError as error:
+        raise InvalidError(f"the input is no JSON: {error}", code="invalid-input") from error
+    if size > PAYLOAD_BYTES_MAX:
+        raise InvalidError(f"the input has {size} bytes, more than {PAYLOAD_BYTES_MAX}", code="invalid-input")
+    checked, problems = check(saga.input_schema, value)
+    if problems:
+        raise InvalidError("; ".join(problems), code="invalid-input", hint=f"see `input` of saga {saga.name}")
+    return checked
+
+
+def make_run_id(choose: Callable[[Sequence[str]], str] = secrets.choice) -> str:
+    """Return a new run id: 13 random characters without look-alikes, some 63 bits."""
+    return "".join(choose(RUN_ALPHABET) for _ in range(RUN_ID_LENGTH))
+
+
+def make_request_id() -> str:
+    """Return a new id for an operator's request."""
+    return secrets.token_hex(REQUEST_ID_BYTES)
+
+
+def who_am_i() -> str:
+    """Return who is recorded for what is asked here."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        return "unknown"

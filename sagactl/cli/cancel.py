@@ -1,0 +1,34 @@
+"""`sagactl cancel RUN`: turn a run around before its pivot."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sagactl.cli.operate import ask, make_request
+from sagactl.cli.select import select_run
+from sagactl.cli.session import open_session
+from sagactl.cli.streams import guard_stdout
+from sagactl.core.records import Verb
+
+app = typer.Typer()
+
+
+@app.command()
+def cancel(
+    context: typer.Context,
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's id or a prefix of it.")],
+    reason: Annotated[str | None, typer.Option("--reason", help="Why; recorded with your name.")] = None,
+) -> int:
+    """Turn a run around: nothing new starts, and what was done is undone.
+
+    Behind the pivot it is refused. While the pivot's outcome is open the request waits for it.
+
+    Examples:
+      sagactl cancel 7kq2m9 --reason "customer withdrew"
+    """
+    guard_stdout()
+    with open_session(context) as session:
+        row = select_run(session.app.log(), run, changes=True)
+        return ask(session, row, make_request(Verb.CANCEL, reason=reason))

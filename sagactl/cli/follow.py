@@ -1,0 +1,117 @@
+"""Driving runs before somebody's eyes: progress on stderr, the answer on stdout, the exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from sagactl.cli.options import Output
+from sagactl.cli.session import Session, local_zone, now_ms
+from sagactl.cli.signals import Signals
+from sagactl.cli.streams import answer_stream, write_line
+from sagactl.cli.views.documents import record_document, run_document
+from sagactl.cli.views.progress import ProgressLines
+from sagactl.cli.views.report import render_report
+from sagactl.core.canonical import Json, canonical
+from sagactl.core.evolve import replay
+from sagactl.core.records import RunStatus
+from sagactl.core.summary import summarize
+from sagactl.engine.driver import Driver
+from sagactl.engine.ending import Ending, Why
+from sagactl.engine.settings import Committed
+from sagactl.errors import ExitCode
+from sagactl.log.base import RunRow
+
+_CODES: Final = {
+    RunStatus.SUCCEEDED: ExitCode.OK,
+    RunStatus.ROLLED_BACK: ExitCode.ROLLED_BACK,
+    RunStatus.STUCK: ExitCode.STUCK,
+    RunStatus.TERMINATED: ExitCode.TERMINATED,
+}
+_WORST_FIRST: Final = (
+    ExitCode.STUCK,
+    ExitCode.TERMINATED,
+    ExitCode.ROLLED_BACK,
+    ExitCode.WAITING,
+    ExitCode.OK,
+)
+
+
+def code_of_status(status: RunStatus) -> ExitCode:
+    """Return the exit code that tells where a run stands."""
+    return _CODES.get(status, ExitCode.WAITING)
+
+
+def worst_of(codes: Iterable[ExitCode]) -> ExitCode:
+    """Return the worst of several runs' codes; other troubles outrank them all."""
+    found = set(codes)
+    others = sorted(found - set(_WORST_FIRST))
+    return others[0] if others else next((code for code in _WORST_FIRST if code in found), ExitCode.OK)
+
+
+class Follower:
+    """Listens to a driver: writes progress, and keeps the latest state of each run for the report."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._progress = ProgressLines(session.progress_style, local_zone())
+        self.latest: dict[str, Committed] = {}
+
+    def __call__(self, committed: Committed) -> None:
+        """Take in what has become durable."""
+        self.latest[committed.run_id] = committed
+        if self._session.output is Output.JSONL:
+            for seq, record in enumerate(committed.records, start=committed.first_seq):
+                document = record_document(committed.run_id, seq, record)
+                write_line(answer_stream(), canonical(document))
+        if self._session.shows_progress:
+            for line in self._progress.feed(committed):
+                write_line(sys.stderr, line)
+
+
+def drive(
+    session: Session, driver: Driver, take_over: Callable[[], None], *, hint: str, only_record: bool = False
+) -> tuple[dict[str, Ending], Follower, ExitCode | None]:
+    """Take runs over, drive them, and return how they ended, what was seen, and the signal's code if one came."""
+    follower = Follower(session)
+    driver.subscribe(follower)
+    with Signals(driver, hint) as signals:
+        take_over()
+        endings = driver.drive(only_record=only_record)
+    return endings, follower, signals.exit_code
+
+
+def code_of_ending(ending: Ending, signal_code: ExitCode | None) -> ExitCode:
+    """Return what `run` and `resume` end with."""
+    match ending.why:
+        case Why.INTERRUPTED if signal_code is not None:
+            return signal_code
+        case Why.LEASE_LOST:
+            return ExitCode.BUSY
+        case _:
+            return code_of_status(ending.summary.status)
+
+
+def write_ending(session: Session, ending: Ending, last: Committed) -> None:
+    """Write the answer: the report, or the run as a document."""
+    if session.output is Output.TEXT:
+        if session.settings.quiet < 2:
+            report = render_report(last.saga, last.state, ending, session.style, now_ms())
+            write_line(answer_stream(), report)
+        return
+    write_document(run_document(last.saga, last.state))
+
+
+def write_document(document: Json) -> None:
+    """Write one JSON value."""
+    write_line(answer_stream(), canonical(document))
+
+
+def write_run(session: Session, row: RunRow) -> None:
+    """Write the answer for a run that is not driven here: what its log says."""
+    log = session.app.log()
+    saga = session.app.saga_of(row)
+    state = replay(saga, (stored.record for stored in log.read(row.run_id)))
+    ending = Ending(row.run_id, summarize(saga, state), Why.AT_REST)
+    write_ending(session, ending, Committed(row.run_id, saga, state, state.seq + 1, ()))

@@ -1,0 +1,89 @@
+"""`sagactl list`: runs, newest first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import datetime
+from typing import Annotated, Final
+
+import typer
+
+from sagactl.cli.follow import write_document
+from sagactl.cli.options import Output
+from sagactl.cli.session import local_zone, now_ms, open_session
+from sagactl.cli.streams import answer_stream, write_line
+from sagactl.cli.views.documents import run_row_document, runs_document
+from sagactl.cli.views.list import render_runs
+from sagactl.core.records import RunStatus
+from sagactl.errors import ExitCode, NotFoundError, UsageError
+from sagactl.log.base import RunFilter, RunRow
+
+app = typer.Typer()
+
+_AGO: Final = re.compile(r"(\d{1,6})([smhd])", re.ASCII)
+_UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+@app.command("list")
+def list_runs(
+    context: typer.Context,
+    saga: Annotated[str | None, typer.Option("--saga", help="Only runs of this saga.")] = None,
+    status: Annotated[str | None, typer.Option("--status", help="Only these, separated by commas.")] = None,
+    since: Annotated[str | None, typer.Option("--since", help="Started since: 2h, 3d, or a date.")] = None,
+    until: Annotated[str | None, typer.Option("--until", help="Started before: 2h, 3d, or a date.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=0, help="At most so many; 0 for all.")] = 20,
+    ids: Annotated[bool, typer.Option("--ids", help="Only ids, one a line.")] = False,
+) -> int:
+    """List runs, newest first.
+
+    Examples:
+      sagactl list --status stuck,waiting
+
+      sagactl list --saga onboarding --since 2h -o json
+    """
+    which = RunFilter(saga, _statuses(status), _time(since), _time(until), limit)
+    with open_session(context) as session:
+        try:
+            rows, total = session.app.log(read_only=True).rows(which)
+        except NotFoundError:
+            rows, total = [], 0  # no log yet: no runs, and that is no error
+        _write(session.output, rows, total, ids=ids, text=lambda: render_runs(rows, total, session.style, now_ms()))
+        return ExitCode.OK
+
+
+def _write(output: Output, rows: list[RunRow], total: int, *, ids: bool, text: Callable[[], str]) -> None:
+    if ids:
+        for row in rows:
+            write_line(answer_stream(), row.run_id)
+    elif output is Output.TEXT:
+        write_line(answer_stream(), text())
+    elif output is Output.JSON:
+        write_document(runs_document(rows, total))
+    else:
+        for row in rows:
+            write_document(run_row_document(row))
+
+
+def _statuses(text: str | None) -> tuple[RunStatus, ...]:
+    names = [] if text is None else [name.strip() for name in text.split(",") if name.strip()]
+    known = {status.value for status in RunStatus}
+    for name in names:
+        if name not in known:
+            raise UsageError(f"no status {name!r}", code="bad-status", hint=f"known: {', '.join(sorted(known))}")
+    return tuple(RunStatus(name) for name in names)
+
+
+def _time(text: str | None) -> int | None:
+    if text is None:
+        return None
+    ago = _AGO.fullmatch(text)
+    if ago is not None:
+        return now_ms() - int(ago[1]) * _UNIT_MS[ago[2]]
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"{text!r} is no time", code="bad-time", hint="2h, 3d, 2026-03-04, 2026-03-04T14:02") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=local_zone())
+    return int(moment.timestamp() * 1000)

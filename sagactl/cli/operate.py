@@ -1,0 +1,112 @@
+"""Asking something of a run: write the request down, then have it answered (rule E22).
+
+Where nobody drives the run, the command takes the lease and answers by the core's rules itself; where somebody does,
+it waits for that driver's answer. Either way the request and what became of it are in the log, refusals included.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from sagactl.app import make_request_id, who_am_i
+from sagactl.cli.follow import code_of_ending, code_of_status, drive, write_ending, write_run
+from sagactl.cli.session import Session
+from sagactl.core.canonical import Json
+from sagactl.core.records import (
+    AT_REST,
+    Disposition,
+    Operation,
+    Operator,
+    Request,
+    Resolution,
+    RunStatus,
+    Verb,
+)
+from sagactl.errors import BusyError, ExitCode, RefusedError
+from sagactl.log.base import Log, RunRow
+
+ANSWER_SECONDS_MAX: Final = 10.0
+POLL_SECONDS: Final = 0.2
+
+
+def make_request(
+    verb: Verb,
+    *,
+    reason: str | None,
+    operation: Operation | None = None,
+    resolution: Resolution | None = None,
+    output: Json = None,
+    past_pivot: bool = False,
+) -> Request:
+    """Return a new request in the name of who is logged in."""
+    return Request(make_request_id(), verb, who_am_i(), reason, operation, resolution, output, past_pivot)
+
+
+def ask(session: Session, row: RunRow, request: Request, *, only_record: bool = False) -> int:
+    """Ask *request* of a run and follow it to its end; returns the exit code, raises RefusedError."""
+    log = session.app.log()
+    seq = row.seq
+    log.ask(row.run_id, request)
+    driver = session.app.driver()
+    hint = f"sagactl resume {row.run_id}"
+    try:
+        endings, follower, code = drive(
+            session, driver, lambda: driver.adopt(row.run_id), hint=hint, only_record=only_record
+        )
+    except BusyError as busy:
+        return _wait_for_driver(session, row, request, busy)
+    _raise_if_refused(log, row.run_id, seq, request)
+    ending = endings[row.run_id]
+    write_ending(session, ending, follower.latest[row.run_id])
+    if only_record and code is None:
+        return ExitCode.OK
+    return _code_for(request, code_of_ending(ending, code))
+
+
+def _code_for(request: Request, code: ExitCode) -> ExitCode:
+    """A rollback, cancel or terminate that did what was asked is a success, whatever the run's own code is."""
+    wanted = {
+        Verb.ROLLBACK: ExitCode.ROLLED_BACK,
+        Verb.CANCEL: ExitCode.ROLLED_BACK,
+        Verb.TERMINATE: ExitCode.TERMINATED,
+    }
+    return ExitCode.OK if wanted.get(request.verb) is code else code
+
+
+def _find_answer(log: Log, run_id: str, after_seq: int, request: Request) -> Operator | None:
+    for stored in log.read(run_id, after_seq=after_seq):
+        record = stored.record
+        if isinstance(record, Operator) and record.request.id == request.id:
+            return record
+    return None
+
+
+def _raise_if_refused(log: Log, run_id: str, after_seq: int, request: Request) -> None:
+    answer = _find_answer(log, run_id, after_seq, request)
+    if answer is not None and answer.disposition is Disposition.REFUSED:
+        raise RefusedError(f"run {run_id}: {answer.detail}", hint=f"sagactl show {run_id}")
+
+
+def _wait_for_driver(session: Session, row: RunRow, request: Request, busy: BusyError) -> int:
+    log = session.app.log()
+    session.say(f"run {row.run_id} is driven by another process: it is asked")
+    until = time.monotonic() + ANSWER_SECONDS_MAX
+    while (answer := _find_answer(log, row.run_id, row.seq, request)) is None:
+        if time.monotonic() > until:
+            raise BusyError(f"{busy.message}; the request is written down", hint=f"sagactl show {row.run_id}")
+        time.sleep(POLL_SECONDS)
+    if answer.disposition is Disposition.REFUSED:
+        raise RefusedError(f"run {row.run_id}: {answer.detail}", hint=f"sagactl show {row.run_id}")
+    session.say(f"{request.verb} {answer.disposition}" + (f": {answer.detail}" if answer.detail else ""))
+    if answer.disposition is Disposition.DEFERRED:
+        return ExitCode.WAITING
+    return _wait_for_rest(session, row.run_id, request)
+
+
+def _wait_for_rest(session: Session, run_id: str, request: Request) -> int:
+    log = session.app.log()
+    while (row := log.row(run_id)).status not in AT_REST:
+        time.sleep(POLL_SECONDS)
+    write_run(session, row)
+    return _code_for(request, code_of_status(RunStatus(row.status)))

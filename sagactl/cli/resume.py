@@ -1,0 +1,104 @@
+"""`sagactl resume RUN|--all`: carry on with what was interrupted."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sagactl.cli.follow import (
+    code_of_ending,
+    code_of_status,
+    drive,
+    worst_of,
+    write_document,
+    write_ending,
+    write_run,
+)
+from sagactl.cli.options import Output
+from sagactl.cli.select import select_run
+from sagactl.cli.session import Session, open_session
+from sagactl.cli.streams import answer_stream, guard_stdout, write_line
+from sagactl.cli.views.documents import runs_of_states_document
+from sagactl.cli.views.error import render_error
+from sagactl.core.records import AT_REST
+from sagactl.engine.driver import Driver
+from sagactl.engine.ending import Ending
+from sagactl.errors import ExitCode, SagactlError, StorageError, UsageError
+from sagactl.log.base import RunRow
+
+app = typer.Typer()
+
+
+@app.command()
+def resume(
+    context: typer.Context,
+    run: Annotated[str | None, typer.Argument(metavar="RUN", help="A run's id or a prefix of it.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every run that is not at rest.")] = False,
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Don't stay for timers; end with 12.")] = False,
+) -> int:
+    """Carry on with a run that was interrupted, from its log.
+
+    A run that is at rest is only reported: nothing is called.
+
+    Examples:
+      sagactl resume 7kq2m9
+
+      sagactl resume --all
+    """
+    guard_stdout()
+    if everything == (run is not None):
+        raise UsageError("resume takes a run or --all", hint="sagactl list")
+    with open_session(context) as session:
+        if run is None:
+            return _resume_all(session, waits=not no_wait)
+        return _resume_one(session, select_run(session.app.log(), run, changes=True), waits=not no_wait)
+
+
+def _resume_one(session: Session, row: RunRow, *, waits: bool) -> int:
+    log = session.app.log()
+    if row.status in AT_REST and not log.requests([row.run_id]):
+        write_run(session, row)
+        return code_of_status(row.status)
+    driver = session.app.driver(waits_for_timers=waits)
+    hint = f"sagactl resume {row.run_id}"
+    endings, follower, code = drive(session, driver, lambda: driver.adopt(row.run_id), hint=hint)
+    write_ending(session, endings[row.run_id], follower.latest[row.run_id])
+    return code_of_ending(endings[row.run_id], code)
+
+
+def _resume_all(session: Session, *, waits: bool) -> int:
+    """Drive all that is unfinished; one bad run never keeps the others from going on (V6)."""
+    driver = session.app.driver(waits_for_timers=waits)
+    failed: list[ExitCode] = []
+
+    def take_over() -> None:
+        for run_id in session.app.log().unfinished():
+            _adopt(session, driver, run_id, failed)
+
+    endings, follower, code = drive(session, driver, take_over, hint="sagactl resume --all")
+    if session.output is Output.TEXT:
+        for run_id, ending in endings.items():
+            write_ending(session, ending, follower.latest[run_id])
+        if not endings and not failed:
+            write_line(answer_stream(), "nothing to resume")
+    else:
+        states = [(follower.latest[run_id].saga, follower.latest[run_id].state) for run_id in endings]
+        write_document(runs_of_states_document(states))
+    return worst_of([*failed, *_codes(endings, code)])
+
+
+def _adopt(session: Session, driver: Driver, run_id: str, failed: list[ExitCode]) -> None:
+    try:
+        driver.adopt(run_id)
+    except SagactlError as error:
+        session.say(f"run {run_id} is left out")
+        session.say(render_error(error, session.progress_style))
+        if not isinstance(error, StorageError) or error.code == "damaged-log":
+            failed.append(error.exit_code)
+            return
+        raise
+
+
+def _codes(endings: dict[str, Ending], code: ExitCode | None) -> list[ExitCode]:
+    return [code_of_ending(ending, code) for ending in endings.values()]

@@ -1,0 +1,92 @@
+"""`sagactl run FILE`: start a saga and follow it to its end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sagactl.app import check_input, who_am_i
+from sagactl.cli.follow import code_of_ending, code_of_status, drive, write_ending, write_run
+from sagactl.cli.inputs import read_inputs
+from sagactl.cli.session import Session, open_session
+from sagactl.cli.streams import guard_stdout
+from sagactl.cli.validate import report_warnings
+from sagactl.core.canonical import Json
+from sagactl.core.saga import Saga
+from sagactl.errors import UsageError
+from sagactl.log.base import Creation
+
+KEY_LENGTH_MAX = 255
+
+app = typer.Typer()
+
+
+@app.command()
+def run(
+    context: typer.Context,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A saga file, or the name of a saga in sagas/.")],
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("-i", "--input", metavar="NAME=TEXT", help="An input: name=text, name:=json, name=@file."),
+    ] = None,
+    inputs_file: Annotated[
+        str | None, typer.Option("--inputs", metavar="FILE|-", help="All inputs, as JSON or YAML.")
+    ] = None,
+    idempotency_key: Annotated[
+        str | None, typer.Option("--idempotency-key", help="The same key is the same run, for ever.")
+    ] = None,
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Don't stay for timers; end with 12.")] = False,
+) -> int:
+    """Start a saga and follow it to its end.
+
+    The exit code says what became of the run: 0 succeeded, 10 rolled back, 11 stuck, 12 waiting, 13 terminated.
+
+    Examples:
+      sagactl run onboarding -i email=ada@example.com -i amount:=4900
+
+      sagactl run sagas/onboarding.yaml --inputs input.json -o json
+    """
+    guard_stdout()
+    path = Path(file) if Path(file).is_file() else None
+    with open_session(context, path) as session:
+        value = read_inputs(inputs or [], inputs_file)
+        loaded = session.app.load_saga(session.app.find_saga(file))
+        report_warnings(session, loaded)
+        checked = check_input(loaded.saga, value)
+        _check_key(idempotency_key)
+        return _start(session, loaded.saga, checked, idempotency_key, waits=not no_wait)
+
+
+def _check_key(key: str | None) -> None:
+    if key is not None and not (0 < len(key) <= KEY_LENGTH_MAX and key.isprintable()):
+        raise UsageError(f"--idempotency-key takes 1 to {KEY_LENGTH_MAX} printable characters", code="bad-key")
+
+
+def _start(session: Session, saga: Saga, value: Json, key: str | None, *, waits: bool) -> int:
+    driver = session.app.driver(waits_for_timers=waits)
+    created: list[Creation] = []
+
+    def take_over() -> None:
+        created.append(session.app.start(driver, saga, value, key=key, who=who_am_i()))
+
+    endings, follower, signal_code = drive(session, driver, take_over, hint="sagactl resume --all")
+    run_id = created[0].run_id
+    if not created[0].is_new:
+        return _report_existing(session, run_id, saga)
+    write_ending(session, endings[run_id], follower.latest[run_id])
+    return code_of_ending(endings[run_id], signal_code)
+
+
+def _report_existing(session: Session, run_id: str, saga: Saga) -> int:
+    """E8: the same key is the same run: its outcome, and no call."""
+    row = session.app.log().row(run_id)
+    pinned = session.app.saga_of(row)
+    if pinned != saga:
+        versions = f"version {pinned.version or '?'} there, {saga.version or '?'} here"
+        session.say(f"warning: run {run_id} has this key, with another definition ({versions}); it is the one shown")
+    else:
+        session.say(f"run {run_id} has this key; it is shown, nothing is called")
+    write_run(session, row)
+    return code_of_status(row.status)

@@ -1,0 +1,46 @@
+"""`sagactl show RUN`: one run, and what it leaves behind."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sagactl.cli.follow import write_document
+from sagactl.cli.options import Output
+from sagactl.cli.select import select_run
+from sagactl.cli.session import local_zone, now_ms, open_session
+from sagactl.cli.streams import answer_stream, write_line
+from sagactl.cli.views.documents import run_document
+from sagactl.cli.views.show import render_run
+from sagactl.core.evolve import replay
+from sagactl.errors import ExitCode
+
+app = typer.Typer()
+
+
+@app.command()
+def show(
+    context: typer.Context,
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run: id, prefix, @latest, @latest:SAGA.")] = "@latest",
+    printed: Annotated[bool, typer.Option("--printed", help="Also what its tools printed.")] = False,
+) -> int:
+    """Show one run: what is left behind, the first error, every step.
+
+    Examples:
+      sagactl show
+
+      sagactl show 7kq2m9 -o json
+    """
+    with open_session(context) as session:
+        log = session.app.log(read_only=True)
+        row = select_run(log, run)
+        saga = session.app.saga_of(row)
+        state = replay(saga, (stored.record for stored in log.read(row.run_id)))
+        if session.output is not Output.TEXT:
+            write_document(run_document(saga, state))
+            return ExitCode.OK
+        captured = log.captured(row.run_id) if printed else []
+        text = render_run(row, saga, state, session.style, now_ms(), local_zone(), captured=captured)
+        write_line(answer_stream(), text)
+        return ExitCode.OK

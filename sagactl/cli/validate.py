@@ -1,0 +1,85 @@
+"""`sagactl validate FILE…`: check saga files; nothing is called."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sagactl.cli.follow import write_document
+from sagactl.cli.options import Output
+from sagactl.cli.session import Session, open_session
+from sagactl.cli.streams import answer_stream, guard_stdout, write_line
+from sagactl.cli.views.documents import problems_document
+from sagactl.errors import ExitCode, NotFoundError
+
+if TYPE_CHECKING:
+    from sagactl.spec.load import Loaded
+    from sagactl.spec.problem import Problem
+
+app = typer.Typer()
+
+
+@app.command()
+def validate(
+    context: typer.Context,
+    files: Annotated[
+        list[str] | None, typer.Argument(metavar="FILE…", help="Saga files or names; all of sagas/ by default.")
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Take warnings for errors.")] = False,
+) -> int:
+    """Check saga files against the format and the tools; nothing is called.
+
+    Examples:
+      sagactl validate
+
+      sagactl validate sagas/onboarding.yaml --strict
+    """
+    guard_stdout()
+    first = Path(files[0]) if files and Path(files[0]).is_file() else None
+    with open_session(context, first) as session:
+        paths = [session.app.find_saga(name) for name in files or ()] or _all_sagas(session)
+        found = [problem for path in paths for problem in _check(session, path)]
+        if session.output is not Output.TEXT:
+            write_document(problems_document(found, len(paths)))
+        elif not found:
+            write_line(answer_stream(), f"{len(paths)} saga{'s' if len(paths) != 1 else ''} checked, nothing to mend")
+        is_bad = any(problem.severity == "error" or strict for problem in found)
+        return ExitCode.INVALID if is_bad else ExitCode.OK
+
+
+def _all_sagas(session: Session) -> list[Path]:
+    folder = session.app.config.project / "sagas"
+    paths = sorted(folder.glob("*.y*ml")) if folder.is_dir() else []
+    if not paths:
+        raise NotFoundError(f"no saga files in {folder}", code="no-such-saga", hint="sagactl validate FILE")
+    return paths
+
+
+def _check(session: Session, path: Path) -> list[Problem]:
+    from sagactl.spec.problem import InvalidSagaError
+
+    try:
+        loaded = session.app.load_saga(path)
+    except InvalidSagaError as error:
+        _write_problems(session, error.problems, error.text)
+        return list(error.problems)
+    _write_problems(session, loaded.warnings, loaded.text)
+    return list(loaded.warnings)
+
+
+def _write_problems(session: Session, problems: object, text: str) -> None:
+    from sagactl.spec.report import render_problems
+
+    if problems and session.output is Output.TEXT:
+        write_line(answer_stream(), render_problems(problems, text))
+
+
+def report_warnings(session: Session, loaded: Loaded) -> None:
+    """Write a loaded saga's warnings to stderr."""
+    from sagactl.spec.report import render_problems
+
+    if loaded.warnings and session.shows_progress:
+        write_line(sys.stderr, render_problems(loaded.warnings, loaded.text))

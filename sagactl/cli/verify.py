@@ -1,0 +1,41 @@
+"""`sagactl verify`: recompute the hash chain of the log."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sagactl.cli.follow import write_document
+from sagactl.cli.options import Output
+from sagactl.cli.select import select_run
+from sagactl.cli.session import open_session
+from sagactl.cli.streams import answer_stream, write_line
+from sagactl.cli.views.documents import verification_document
+from sagactl.cli.views.verify import render_verification
+from sagactl.errors import ExitCode
+
+app = typer.Typer()
+
+
+@app.command()
+def verify(
+    context: typer.Context,
+    run: Annotated[str | None, typer.Argument(metavar="RUN", help="One run; all by default.")] = None,
+) -> int:
+    """Recompute every hash and compare rows with records; exit 1 where anything is wrong.
+
+    Examples:
+      sagactl verify
+
+      sagactl verify 7kq2m9 -o json
+    """
+    with open_session(context) as session:
+        log = session.app.log(read_only=True)
+        run_id = None if run is None else select_run(log, run).run_id
+        found = log.verify(run_id)
+        if session.output is Output.TEXT:
+            write_line(answer_stream(), render_verification(found, session.style))
+        else:
+            write_document(verification_document(found))
+        return ExitCode.ERROR if found.findings else ExitCode.OK
