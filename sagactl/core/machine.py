@@ -252,7 +252,8 @@ def _start(turn: _Turn, candidate: Candidate) -> Next:
 def _finish(turn: _Turn) -> Next | None:
     """Nothing is under way and nothing can start: the run is at its end, or a person must act."""
     state, now_ms = turn.state, turn.world.now_ms
-    if state.in_flight or next_timer(state) is not None:
+    # What a dead letter keeps from starting doesn't start when its timer comes either.
+    if state.in_flight or (next_timer(state) is not None and not state.is_halted):
         return None
     if state.direction is Direction.ACTION and state.unfinished == 0:
         return Write(_succeed(turn))
