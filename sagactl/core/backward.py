@@ -27,7 +27,7 @@ from sagactl.core.records import (
 )
 from sagactl.core.retry import delay_range_ms
 from sagactl.core.saga import PROBE_ATTEMPTS_MAX, PROBE_RETRY, CompensateFailed, Saga, StepClass
-from sagactl.core.state import Backward, OperationState, RunState, operation_state, set_timer
+from sagactl.core.state import Backward, OperationState, RunState, make_ready, operation_state, refill_budget, set_timer
 from sagactl.core.transitions import SETTLED_PHASES, IllegalRecordError, Phase
 
 
@@ -172,7 +172,7 @@ def _offer(saga: Saga, state: RunState, action: OperationState, at_ms: int) -> N
         return
     undo = state.operations.get(action.operation.other)
     if undo is not None:
-        state.ready[undo.operation] = None
+        make_ready(state, undo, at_ms)
         return
     if treatment is Treatment.BURY:
         undo = operation_state(state, action.operation.other)

@@ -127,6 +127,9 @@ def _on_intent(saga: Saga, state: RunState, record: Intent) -> None:
     _require(record.attempt == op.attempts + (0 if repeated else 1), f"attempt {record.attempt} after {op.attempts}")
     if op.attempts == 0:
         _begin(saga, state, op, record)
+    limit_ms = call_of(saga, operation).schedule_to_close_ms
+    if limit_ms is not None and op.schedule_deadline_ms is None:
+        op.schedule_deadline_ms = record.at_ms + limit_ms
     op.attempts = record.attempt
     op.asking = record.asking
     op.deadline_ms = record.deadline_ms
@@ -157,8 +160,6 @@ def _begin(saga: Saga, state: RunState, op: OperationState, record: Intent) -> N
     op.arguments = record.arguments
     op.first_seq = state.seq
     op.first_intent_ms = record.at_ms
-    limit_ms = call_of(saga, op.operation).schedule_to_close_ms
-    op.schedule_deadline_ms = None if limit_ms is None else record.at_ms + limit_ms
     if op.operation.direction is Direction.COMPENSATION:
         return
     state.touched.append(op.operation)

@@ -17,6 +17,7 @@ from sagactl.core.state import (
     RunState,
     call_of,
     is_plain,
+    make_ready,
     operation_state,
     step_state,
 )
@@ -71,7 +72,7 @@ def _enter(saga: Saga, state: RunState, op: OperationState, at_ms: int) -> None:
     operation = op.operation
     match op.phase:
         case Phase.READY:
-            state.ready[operation] = None
+            make_ready(state, op, at_ms)
         case Phase.RETRYING:
             _enter_retrying(saga, state, op, at_ms)
         case Phase.PENDING:

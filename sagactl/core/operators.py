@@ -28,7 +28,7 @@ from sagactl.core.records import (
     Verb,
 )
 from sagactl.core.saga import Saga
-from sagactl.core.state import OperationState, RunState, call_of, step_state
+from sagactl.core.state import OperationState, RunState, refill_budget, step_state
 from sagactl.core.transitions import Event, IllegalRecordError, Phase
 
 
@@ -251,7 +251,7 @@ def _apply_to_letter(saga: Saga, state: RunState, request: Request, at_ms: int) 
     op = state.operations[operation]
     _wake(state, at_ms)
     if request.verb is Verb.RETRY:
-        _refill_budget(saga, op, at_ms)
+        refill_budget(op)
         apply_event(saga, state, op, Event.RETRIED, at_ms)
     else:
         _resolve(saga, state, op, request, at_ms)
@@ -266,7 +266,7 @@ def _resolve(saga: Saga, state: RunState, op: OperationState, request: Request, 
     if request.resolution is Resolution.DONE and op.operation.direction is Direction.ACTION:
         op.output = request.output
     if request.resolution is Resolution.NOT_DONE:
-        _refill_budget(saga, op, at_ms)
+        refill_budget(op)
     assert request.resolution is not None, "a resolution says how"
     apply_event(saga, state, op, _RESOLUTION_EVENTS[request.resolution], at_ms)
 
@@ -282,11 +282,3 @@ _RESOLUTION_EVENTS: Final = {
 def _is_decided(state: RunState, operation: Operation) -> bool:
     return operation.direction is Direction.COMPENSATION or step_state(state, operation.step).decided
 
-
-def _refill_budget(saga: Saga, op: OperationState, at_ms: int) -> None:
-    """E23: a fresh budget of attempts, probes and time, with the same key and arguments."""
-    op.attempts_before_retry = op.attempts
-    op.probes = 0
-    op.is_final = False
-    limit_ms = call_of(saga, op.operation).schedule_to_close_ms
-    op.schedule_deadline_ms = None if limit_ms is None else at_ms + limit_ms

@@ -215,6 +215,22 @@ def set_timer(state: RunState, operation: OperationState, due_ms: int) -> None:
     heapq.heappush(state.timers, (due_ms, state.seq, operation.operation))
 
 
+def make_ready(state: RunState, operation: OperationState, at_ms: int) -> None:
+    """Let the operation be called: at once, or when no earlier call of it can land any more (E9)."""
+    if operation.late_until_ms > at_ms:
+        set_timer(state, operation, operation.late_until_ms)
+    else:
+        state.ready[operation.operation] = None
+
+
+def refill_budget(operation: OperationState) -> None:
+    """E23: a fresh budget of attempts, probes and (from its next intent on) time, with the same key and arguments."""
+    operation.attempts_before_retry = operation.attempts
+    operation.probes = 0
+    operation.is_final = False
+    operation.schedule_deadline_ms = None
+
+
 def next_timer(state: RunState) -> tuple[int, Operation] | None:
     """Return the earliest timer that is still good, and drop stale ones before it."""
     while state.timers:

@@ -127,9 +127,10 @@ SETTLED_PHASES: Final = frozenset({Phase.SUCCEEDED, Phase.FAILED, Phase.CLOSED})
 """Nothing more is to be done in this direction."""
 
 WAITING_PHASES: Final = frozenset(
-    {Phase.RETRYING, Phase.PENDING, Phase.IN_DOUBT, Phase.FAILED, Phase.SUCCEEDED, Phase.CLOSED}
+    {Phase.READY, Phase.RETRYING, Phase.PENDING, Phase.IN_DOUBT, Phase.FAILED, Phase.SUCCEEDED, Phase.CLOSED}
 )
-"""Phases in which a timer can make the operation go on: settled actions may have to wait for their undo (E9)."""
+"""Phases in which a timer can make the operation go on: what a person let try again, and settled actions before their
+undo, may have to wait until an old call can't land any more (E9)."""
 
 
 def next_phases(phase: Phase, event: Event) -> tuple[Phase, ...]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from sagactl.core.records import RunStatus
-from tests.core.builders import Play, saga
+from sagactl.core.records import RunStatus, Verb
+from sagactl.core.world import MakeCall
+from tests.core.builders import Play, operation, saga, spell
 
 
 def test_a_dead_letter_before_the_pivot_makes_the_run_stuck_though_another_step_waits_for_its_retry() -> None:
@@ -13,3 +14,30 @@ def test_a_dead_letter_before_the_pivot_makes_the_run_stuck_though_another_step_
     play.answer("b", "retry")
     play.answer("a", "lost")
     assert play.summary.status is RunStatus.STUCK
+
+
+def test_a_retry_by_a_person_waits_until_a_lost_drivers_call_cannot_land_any_more() -> None:
+    """E9: calls of one operation never overlap, whoever orders the second one."""
+    play = Play(saga("a", a={"idempotent": False, "timeout": 5_000}))
+    play.turn()
+    play.now = 1_000
+    play.claim(calls_ended=False)
+    assert play.summary.status is RunStatus.STUCK
+    play.ask(Verb.RETRY, "a")
+    assert play.under_way == {}
+    play.now = 14_999
+    assert not play.turn().calls
+    play.now = 15_000
+    assert [spell(call.intent.operation) for call in play.turn().calls if isinstance(call, MakeCall)] == ["a"]
+
+
+def test_a_fresh_budget_of_time_begins_with_the_first_call_it_pays_for() -> None:
+    """E14, E23: schedule_to_close counts from an intent, so an order that waits for a slot doesn't use it up."""
+    play = Play(saga("p* -> a", a={"schedule": 5_000}))
+    play.run({"a": ["reject"]})
+    play.missing = frozenset({"do.a"})
+    play.ask(Verb.RETRY, "a")
+    play.now += 60_000
+    play.missing = frozenset()
+    play.turn()
+    assert play.under_way[operation("a")].intent.deadline_ms == play.now + 5_000
