@@ -97,7 +97,10 @@ def begin_rollback(saga: Saga, state: RunState, record: Decision) -> None:
     state.failing = None
     state.stuck = None
     state.waiting = None
+    state.abandoned = False
+    state.not_undone.clear()
     _cancel_forward(state)
+    _restart_undos(state)
     frontier = Backward(blockers={step.id: len(saga.dependents[step.id]) for step in saga.steps})
     for operation in state.touched:
         if not _is_undone(state, operation):
@@ -110,7 +113,7 @@ def begin_rollback(saga: Saga, state: RunState, record: Decision) -> None:
 
 def _is_undone(state: RunState, operation: Operation) -> bool:
     undo = state.operations.get(operation.other)
-    return undo is not None and undo.phase in SETTLED_PHASES
+    return undo is not None and undo.phase in {Phase.SUCCEEDED, Phase.FAILED}
 
 
 def _cancel_forward(state: RunState) -> None:
@@ -132,7 +135,6 @@ def _cancel_forward(state: RunState) -> None:
         if op.phase in SETTLED_PHASES:
             continue
         if op.operation.direction is Direction.COMPENSATION:
-            op.phase = Phase.READY  # an earlier rollback was terminated in the middle
             continue
         if op.phase is Phase.PENDING:
             op.doubt = True  # nobody will ask again, so its effect may come or not
@@ -140,6 +142,19 @@ def _cancel_forward(state: RunState) -> None:
     # Probes asked on the way forward don't count against those of the way back.
     for op in state.operations.values():
         op.probes = 0
+
+
+def _restart_undos(state: RunState) -> None:
+    """Give each undo that an earlier rollback, ended by an operator, left open or abandoned a fresh start (E22)."""
+    for action in state.touched:
+        undo = state.operations.get(action.other)
+        if undo is None or _is_undone(state, action):
+            continue
+        if undo.attempts == 0:
+            del state.operations[undo.operation]  # what there is to do is judged anew
+        else:
+            undo.phase = Phase.READY
+            refill_budget(undo)
 
 
 def _unlock(saga: Saga, state: RunState, first: str, at_ms: int) -> None:

@@ -26,6 +26,7 @@ from sagactl.core import backward
 from sagactl.core.calls import Candidate, candidates, make_call, make_probe
 from sagactl.core.canonical import Json, NotJsonError, canonical
 from sagactl.core.operators import answer_request
+from sagactl.core.policy import has_key_expired
 from sagactl.core.records import (
     Cause,
     Decision,
@@ -42,7 +43,7 @@ from sagactl.core.records import (
 )
 from sagactl.core.saga import ITEMS_MAX, PAYLOAD_BYTES_MAX, Saga, Step, StepClass
 from sagactl.core.scope import run_scope
-from sagactl.core.state import RunState, first_timer_after, next_timer
+from sagactl.core.state import OperationState, RunState, first_timer_after, next_timer
 from sagactl.core.template import ExpressionError, Template, render
 from sagactl.core.transitions import Phase
 from sagactl.core.world import AskProbe, DrawDelay, EndCalls, MakeCall, Rest, Wait, World, Write
@@ -234,19 +235,23 @@ def _start(turn: _Turn, candidate: Candidate) -> Next:
     op = candidate.op
     if candidate.is_probe:
         return make_probe(turn.saga, turn.state, turn.world, op)
-    deadline_ms = op.schedule_deadline_ms
-    if deadline_ms is not None and turn.world.now_ms >= deadline_ms and op.attempts > 0:
-        failure = op.failure or Failure("timeout", "schedule_to_close_timeout is over")
-        return Write(
-            Decision(
-                turn.world.now_ms,
-                DecisionKind.EXPIRED,
-                cause=Cause.TIMEOUT,
-                operation=op.operation,
-                failure=failure,
-            )
-        )
+    failure = _why_too_late(turn, op)
+    if failure is not None:
+        kind, cause = DecisionKind.EXPIRED, Cause.TIMEOUT
+        return Write(Decision(turn.world.now_ms, kind, cause=cause, operation=op.operation, failure=failure))
     return make_call(turn.saga, turn.state, turn.world, op)
+
+
+def _why_too_late(turn: _Turn, op: OperationState) -> Failure | None:
+    """Say why a call that its timer (and no person) calls for may not be made any more."""
+    if op.phase not in {Phase.RETRYING, Phase.PENDING}:
+        return None
+    deadline_ms = op.schedule_deadline_ms
+    if deadline_ms is not None and turn.world.now_ms >= deadline_ms:
+        return op.failure or Failure("timeout", "schedule_to_close_timeout is over")
+    if op.phase is Phase.RETRYING and has_key_expired(turn.saga, op, turn.world.now_ms):
+        return op.failure or Failure("key_expired", "the tool may have forgotten the idempotency key")
+    return None
 
 
 def _finish(turn: _Turn) -> Next | None:

@@ -49,7 +49,7 @@ def judge(saga: Saga, state: RunState, op: OperationState, event: Event, at_ms: 
     if event in _PROBE_ANSWERS or (event is Event.LOST and op.phase is Phase.PROBING):
         return _after_probe(saga, op, event, zone, at_ms)
     if event is Event.EXPIRED or not _may_try_again(saga, op, at_ms):
-        return _when_used_up(saga, op, zone)
+        return _when_used_up(saga, op, zone, at_ms)
     if not op.doubt:
         return Phase.RETRYING
     return _in_doubt(saga, op, zone, at_ms)
@@ -62,12 +62,9 @@ def _may_try_again(saga: Saga, op: OperationState, at_ms: int) -> bool:
 
 
 def _in_doubt(saga: Saga, op: OperationState, zone: Zone, at_ms: int) -> Phase:
-    call = call_of(saga, op.operation)
-    policy = call.on_unknown
+    policy = _policy(saga, op, at_ms)
     if policy is OnUnknown.RETRY:
-        if not _key_has_expired(saga, op, at_ms):
-            return Phase.RETRYING
-        policy = OnUnknown.PROBE if saga.tools[call.tool].probe else OnUnknown.ASK
+        return Phase.RETRYING
     if policy is OnUnknown.PROBE and op.probes < PROBE_ATTEMPTS_MAX:
         return Phase.IN_DOUBT
     if policy is OnUnknown.COMPENSATE:
@@ -75,11 +72,19 @@ def _in_doubt(saga: Saga, op: OperationState, zone: Zone, at_ms: int) -> Phase:
     return _give_up(op, zone, Cause.IN_DOUBT, to_person=True)
 
 
-def _when_used_up(saga: Saga, op: OperationState, zone: Zone) -> Phase:
+def _policy(saga: Saga, op: OperationState, at_ms: int) -> OnUnknown:
+    """Return what doubt means for *op* now: a key that its tool has forgotten can't be retried (E6)."""
+    call = call_of(saga, op.operation)
+    if call.on_unknown is not OnUnknown.RETRY or not has_key_expired(saga, op, at_ms):
+        return call.on_unknown
+    return OnUnknown.PROBE if saga.tools[call.tool].probe else OnUnknown.ASK
+
+
+def _when_used_up(saga: Saga, op: OperationState, zone: Zone, at_ms: int) -> Phase:
     """No further try: a probe may still clear the doubt (E4: a late rejection doesn't)."""
     if not op.doubt:
         return _give_up(op, zone, Cause.STEP_FAILED)
-    policy = call_of(saga, op.operation).on_unknown
+    policy = _policy(saga, op, at_ms)
     if policy is OnUnknown.PROBE and op.probes < PROBE_ATTEMPTS_MAX:
         return Phase.IN_DOUBT
     ask = policy in {OnUnknown.ASK, OnUnknown.PROBE}
@@ -108,6 +113,9 @@ def _give_up(op: OperationState, zone: Zone, cause: Cause, *, to_person: bool = 
     return Phase.EXHAUSTED if asks_person else Phase.FAILED
 
 
-def _key_has_expired(saga: Saga, op: OperationState, at_ms: int) -> bool:
+def has_key_expired(saga: Saga, op: OperationState, at_ms: int) -> bool:
+    """Tell whether the tool may have forgotten the key of an operation in doubt, so that a retry could act twice."""
+    if not op.doubt:
+        return False
     retention_ms = saga.tools[call_of(saga, op.operation).tool].key_retention_ms
     return retention_ms is not None and at_ms - op.first_intent_ms >= retention_ms

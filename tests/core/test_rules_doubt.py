@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sagactl.core.records import RunStatus, Verb
+from sagactl.core.records import Cause, RunStatus, Verb
 from sagactl.core.world import MakeCall
 from tests.core.builders import Play, operation, saga, spell
 
@@ -41,3 +41,24 @@ def test_a_fresh_budget_of_time_begins_with_the_first_call_it_pays_for() -> None
     play.missing = frozenset()
     play.turn()
     assert play.under_way[operation("a")].intent.deadline_ms == play.now + 5_000
+
+
+def test_a_retry_that_comes_after_the_key_retention_is_not_made() -> None:
+    """E6: what counts is when the call would be made; a driver that was down for a week doesn't charge twice."""
+    play = Play(saga("a", a={"attempts": 3, "key_retention": 60_000}))
+    play.turn()
+    play.answer("a", "lost")
+    play.now = 60_000
+    play.claim()
+    assert play.calls == ["a"]
+    assert play.summary.status is RunStatus.STUCK
+    assert play.summary.cause is Cause.IN_DOUBT
+
+
+def test_a_step_without_doubt_is_retried_past_the_key_retention() -> None:
+    """E6: `unavailable` leaves no effect, so there is nothing that a forgotten key could double."""
+    play = Play(saga("a", a={"attempts": 3, "key_retention": 60_000}))
+    play.turn()
+    play.answer("a", "retry")
+    play.now = 600_000
+    assert play.run().status is RunStatus.SUCCEEDED
