@@ -4,7 +4,8 @@ Python's `re` backtracks. `(a+)+$` takes time that doubles with each character o
 a text can be shared out among the two `+` in ever more ways. The check reads the parsed expression and refuses it when
 
 * a repeat lies within a repeat, or alternatives that can begin alike lie within one, and no delimiter tells one round
-  from the next (in `(,[0-9]+)*` the comma does, since no digit is one); or
+  from the next (in `(,[0-9]+)*` the comma does, since no digit is one);
+* one round of a repeat can match one text in two ways; or
 * repeats that can share characters follow one another, no delimiter between them, so that their choices multiply to
   more than about the square of the length of the text. A search that may begin anywhere is such a choice.
 
@@ -22,10 +23,10 @@ from math import log2
 from typing import Any, Final, TypeAlias
 
 PATTERN_LENGTH_MAX: Final = 1_000
-PATTERN_TEXT_MAX: Final = 2_048
+PATTERN_TEXT_MAX: Final = 1_024
 """Longest text that is matched against a pattern; longer ones do not match."""
 
-CHOICE_BITS_MAX: Final = 25.0
+CHOICE_BITS_MAX: Final = 23.0
 """Choices of the engine, as a power of two: two unlimited repeats, and three optional characters."""
 
 _UNLIMITED_BITS: Final = log2(PATTERN_TEXT_MAX)
@@ -87,23 +88,54 @@ def _flatten(nodes: Sequence[_Node]) -> Iterator[_Node]:
             yield node
 
 
-def _check_sequence(pattern: str, nodes: Sequence[_Node], *, start_bits: float, is_last: bool = False) -> None:
-    """Refuse a sequence whose repeats can share out one text in too many ways, and the same in its parts."""
+def _check_sequence(
+    pattern: str, nodes: Sequence[_Node], *, start_bits: float = 0, is_last: bool = False, is_repeated: bool = False
+) -> None:
+    """Refuse a sequence whose repeats can share out one text in too many ways, and the same in its parts.
+
+    Within a repeat two ways are too many, since each round has them again.
+    """
     active: list[tuple[_Characters, float]] = [(_SAMPLE, start_bits)]
     for index, node in enumerate(nodes):
-        characters, bits = _characters(node), _choice_bits(node)
-        for part in _parts(node):
-            _check_sequence(pattern, part, start_bits=start_bits if str(node[0]).startswith("ASSERT") else 0)
-        if _is_repeat(node) and node[1][1] > 1:
-            _check_body(pattern, list(_flatten(node[1][2])))
+        bits = _choice_bits(node)
+        _check_parts(pattern, node, start_bits=start_bits, is_repeated=is_repeated)
         if _is_mandatory(node):
             # What a repeat before this one took ends here, if it can't take this character itself.
-            active = [(known, weight) for known, weight in active if known & characters]
+            active = [(known, weight) for known, weight in active if known & _entry(node)]
         # What stands last in the whole expression can't fail, so the engine never comes back to its choices.
-        if bits and not (is_last and index == len(nodes) - 1):
-            active.append((characters, bits))
-            if sum(weight for known, weight in active if known & characters) > CHOICE_BITS_MAX:
-                raise UnsafePatternError(f"{pattern!r} has repeats that share text; matching could take too long")
+        if not bits or (is_last and index == len(nodes) - 1):
+            continue
+        shared = sum(weight for known, weight in active if known & _entry(node))
+        if shared + bits > CHOICE_BITS_MAX or (is_repeated and shared):
+            raise UnsafePatternError(f"{pattern!r} has repeats that share text; matching could take too long")
+        active.append((_characters(node), bits))
+
+
+def _check_parts(pattern: str, node: _Node, *, start_bits: float, is_repeated: bool) -> None:
+    looks_around = str(node[0]).startswith("ASSERT")
+    is_loop = _is_repeat(node) and node[1][1] > 1
+    for part in _parts(node):
+        inner_start = start_bits if looks_around else 0
+        _check_sequence(pattern, part, start_bits=inner_start, is_repeated=is_repeated or is_loop)
+    if is_loop:
+        _check_body(pattern, list(_flatten(node[1][2])))
+    if is_repeated and _is_double(node):
+        raise UnsafePatternError(f"{pattern!r} can match one text in two ways in each round of a repeat")
+
+
+def _is_double(node: _Node) -> bool:
+    """Tell whether a node alone can match one text in two ways: nothing, or what two alternatives begin with."""
+    if _is_repeat(node) and node[1][0] != node[1][1]:
+        return not all(any(map(_is_mandatory, part)) for part in _parts(node))
+    return str(node[0]) == "BRANCH" and not _begin_apart(list(_parts(node)))
+
+
+def _entry(node: _Node) -> _Characters:
+    """Return the sample characters with which the node can begin."""
+    parts = list(_parts(node))
+    if (_is_repeat(node) or str(node[0]) == "BRANCH") and all(not part or _is_mandatory(part[0]) for part in parts):
+        return frozenset[str]().union(*(_entry(part[0]) for part in parts if part))
+    return _characters(node)
 
 
 def _check_body(pattern: str, body: list[_Node]) -> None:
@@ -123,7 +155,8 @@ def _choice_bits(node: _Node) -> float:
         inner = 0.0 if high > 1 else _sum_bits(node)
         return log2(min(high - low + 1, PATTERN_TEXT_MAX)) + inner
     if str(node[0]) == "BRANCH":
-        return _sum_bits(node) + (0.0 if _begin_apart(list(_parts(node))) else log2(len(node[1][1])))
+        parts = list(_parts(node))
+        return _sum_bits(node) + (0.0 if all(parts) and _begin_apart(parts) else log2(len(parts)))
     return 0.0
 
 
@@ -132,11 +165,14 @@ def _sum_bits(node: _Node) -> float:
 
 
 def _begin_apart(alternatives: Sequence[Sequence[_Node]]) -> bool:
+    """Tell whether the next character says which alternative it is; at most one of them is empty."""
     seen: set[str] = set()
-    for alternative in alternatives:
-        if not alternative or not _is_mandatory(alternative[0]):
+    if sum(not alternative for alternative in alternatives) > 1:
+        return False
+    for alternative in filter(None, alternatives):
+        if not _is_mandatory(alternative[0]):
             return False
-        first = _characters(alternative[0])
+        first = _entry(alternative[0])
         if seen & first:
             return False
         seen |= first

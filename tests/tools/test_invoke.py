@@ -403,7 +403,6 @@ def test_coroutine_from_a_plain_function_is_awaited() -> None:
         (Done("x" * PAYLOAD_BYTES_MAX), ProbeAnswer.CANNOT_TELL, None),
         (Pending(after=1), ProbeAnswer.CANNOT_TELL, None),
     ],
-    ids=str,
 )
 def test_probe_answers(reply: object, answer: ProbeAnswer, output: object) -> None:
     """E6: a probe says done, not done or can't tell; whatever else it returns means that it can't tell."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import random
 import threading
 import time
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from sagactl.core.canonical import Json
 from sagactl.tools.formats import FORMATS
-from sagactl.tools.patterns import UnsafePatternError, compile_pattern, matches
+from sagactl.tools.patterns import PATTERN_TEXT_MAX, UnsafePatternError, compile_pattern, matches
 from sagactl.tools.simple import compile_simple
 from sagactl.tools.validate import InvalidSchemaError, compile_schema, compile_with_library
 
@@ -260,6 +261,9 @@ SLOW = [
     "(?i)a",
     "(?i:a)b",
     "^(?=(a+)+$)",
+    "(a{0,20}a*b)*x$",
+    "^(,(ab|a)(c|bc))*$",
+    "^(,(a*)?)*$",
     "a?" * 30 + "b",
     "[",
     "a" * 2_000,
@@ -299,6 +303,28 @@ def test_usual_pattern_is_taken_and_quick(pattern: str) -> None:
     compiled = compile_pattern(pattern)
     for part in ("a", "a@", "1.", "a.", "-", "aA1 ", "0,", "\n"):
         started = time.process_time()
-        matches(compiled, (part * 5_000)[:2_047] + "!")
+        matches(compiled, (part * 5_000)[: PATTERN_TEXT_MAX - 1] + "!")
         matches(compiled, part * 500_000)
         assert time.process_time() - started < 0.5
+
+
+def test_random_pattern_that_is_taken_is_quick() -> None:
+    """H23: of random patterns, many of them nasty, each that passes answers quickly on texts that almost match."""
+    chance = random.Random(5)
+    atoms = ["a", "b", ".", "[ab]", "[^a]", "\\w", "(a|b)", "(a|ab)", "(?:a+)", "(b?)", "-", "a{1,3}"]
+    repeats = ["", "*", "+", "?", "{2}", "{0,20}"]
+    texts = [(part * PATTERN_TEXT_MAX)[: PATTERN_TEXT_MAX - 1] + "!" for part in ("a", "ab", "b", "-a")]
+    taken = 0
+    for _ in range(800):
+        core = "".join(chance.choice(atoms) + chance.choice(repeats) for _ in range(chance.randint(1, 5)))
+        pattern = chance.choice(["", "^"]) + chance.choice([core, f"({core}){chance.choice(repeats)}"])
+        try:
+            compiled = compile_pattern(pattern + chance.choice(["", "$", "x$"]))
+        except UnsafePatternError:
+            continue
+        taken += 1
+        for text in texts:
+            started = time.process_time()
+            matches(compiled, text)
+            assert time.process_time() - started < 1, pattern
+    assert taken > 200
