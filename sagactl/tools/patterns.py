@@ -145,7 +145,12 @@ def _check_body(pattern: str, body: list[_Node]) -> None:
 
 
 def _is_ambiguous(nodes: Sequence[_Node]) -> bool:
-    return any(_choice_bits(node) > 0 or any(_is_ambiguous(part) for part in _parts(node)) for node in nodes)
+    return any(
+        (_is_repeat(node) and node[1][0] != node[1][1])
+        or (str(node[0]) == "BRANCH" and not (all(parts := list(_parts(node))) and _begin_apart(parts)))
+        or any(map(_is_ambiguous, _parts(node)))
+        for node in nodes
+    )
 
 
 def _choice_bits(node: _Node) -> float:
@@ -155,8 +160,7 @@ def _choice_bits(node: _Node) -> float:
         inner = 0.0 if high > 1 else _sum_bits(node)
         return log2(min(high - low + 1, PATTERN_TEXT_MAX)) + inner
     if str(node[0]) == "BRANCH":
-        parts = list(_parts(node))
-        return _sum_bits(node) + (0.0 if all(parts) and _begin_apart(parts) else log2(len(parts)))
+        return _sum_bits(node) + log2(len(node[1][1]))
     return 0.0
 
 
