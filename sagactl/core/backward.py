@@ -2,7 +2,7 @@
 
 A rollback looks at every action that had an intent, and at nothing else (E1). The order comes from the graph: a step's
 turn comes when all steps that needed it are settled backward; among those whose turn it is, the one that was first
-called last goes first (E11). Time stamps play no part.
+called last goes first (E11), and the items of one step strictly so (F9). Time stamps play no part.
 
 What is done about one action depends on what the log knows of it:
 
@@ -80,7 +80,7 @@ def plan_rollback(saga: Saga, state: RunState) -> tuple[Operation, ...]:
     return tuple(
         operation
         for operation in reversed(state.touched)
-        if not _is_undone(state, operation) and treat(saga, state.operations[operation]) is not Treatment.NOTHING
+        if not is_undone(state, operation) and treat(saga, state.operations[operation]) is not Treatment.NOTHING
     )
 
 
@@ -103,7 +103,7 @@ def begin_rollback(saga: Saga, state: RunState, record: Decision) -> None:
     _restart_undos(state)
     frontier = Backward(blockers={step.id: len(saga.dependents[step.id]) for step in saga.steps})
     for operation in state.touched:
-        if not _is_undone(state, operation):
+        if not is_undone(state, operation):
             frontier.open_items.setdefault(operation.step, {})[operation] = None
             frontier.left += 1
     state.backward = frontier
@@ -111,7 +111,8 @@ def begin_rollback(saga: Saga, state: RunState, record: Decision) -> None:
         _unlock(saga, state, step_id, record.at_ms)
 
 
-def _is_undone(state: RunState, operation: Operation) -> bool:
+def is_undone(state: RunState, operation: Operation) -> bool:
+    """Tell whether nothing of an action is left: it was undone, or a person said that it never happened."""
     undo = state.operations.get(operation.other)
     return undo is not None and undo.phase in {Phase.SUCCEEDED, Phase.FAILED}
 
@@ -148,7 +149,7 @@ def _restart_undos(state: RunState) -> None:
     """Give each undo that an earlier rollback, ended by an operator, left open or abandoned a fresh start (E22)."""
     for action in state.touched:
         undo = state.operations.get(action.other)
-        if undo is None or _is_undone(state, action):
+        if undo is None or is_undone(state, action):
             continue
         if undo.attempts == 0:
             del state.operations[undo.operation]  # what there is to do is judged anew
@@ -164,8 +165,8 @@ def _unlock(saga: Saga, state: RunState, first: str, at_ms: int) -> None:
     stack = [first]
     while stack:
         step_id = stack.pop()
-        for operation in list(frontier.open_items.get(step_id, ())):
-            _offer(saga, state, state.operations[operation], at_ms)
+        frontier.waiting[step_id] = list(frontier.open_items.get(step_id, ()))
+        _offer_next(saga, state, step_id, at_ms)
         if frontier.open_items.get(step_id):
             continue
         for need in saga.by_id[step_id].needs:
@@ -174,8 +175,31 @@ def _unlock(saga: Saga, state: RunState, first: str, at_ms: int) -> None:
                 stack.append(need)
 
 
-def _offer(saga: Saga, state: RunState, action: OperationState, at_ms: int) -> None:
-    """Put *action* where `decide` finds it, or take it off the list where there is nothing to do."""
+def _offer_next(saga: Saga, state: RunState, step_id: str, at_ms: int) -> None:
+    """F9: let the turn come to the item that was called last, and to the one before it only once that has begun."""
+    frontier = state.backward
+    assert frontier is not None
+    frontier.next_item.pop(step_id, None)
+    waiting = frontier.waiting[step_id]
+    while waiting:
+        operation = waiting.pop()
+        if _offer(saga, state, state.operations[operation], at_ms):
+            frontier.next_item[step_id] = operation
+            return
+
+
+def begin_undo(saga: Saga, state: RunState, action: Operation, at_ms: int) -> None:
+    """Note that the undo of *action* begins: what it waited for is over, and the turn of the item before it has come."""
+    state.operations[action].due_ms = None
+    if state.backward is not None and state.backward.next_item.get(action.step) == action:
+        _offer_next(saga, state, action.step, at_ms)
+
+
+def _offer(saga: Saga, state: RunState, action: OperationState, at_ms: int) -> bool:
+    """Put *action* where `decide` finds it and tell whether its undo has yet to begin.
+
+    Where there is nothing to do it is taken off the list; where only a person knows, a dead letter is due.
+    """
     frontier = state.backward
     assert frontier is not None
     treatment = treat(saga, action)
@@ -184,22 +208,23 @@ def _offer(saga: Saga, state: RunState, action: OperationState, at_ms: int) -> N
             _leave_behind(saga, state, action)
         del frontier.open_items[action.operation.step][action.operation]
         frontier.left -= 1
-        return
+        return False
     undo = state.operations.get(action.operation.other)
     if undo is not None:
         make_ready(state, undo, at_ms)
-        return
+        return False
     if treatment is Treatment.BURY:
         undo = operation_state(state, action.operation.other)
         undo.phase = Phase.EXHAUSTED
         undo.cause = Cause.IN_DOUBT
         undo.failure = action.failure
         state.exhausted[undo.operation] = None
-        return
+        return False
     if action.late_until_ms > at_ms and (treatment is Treatment.PROBE or not _is_late_safe(saga, action)):
         set_timer(state, action, action.late_until_ms)
-        return
-    heapq.heappush(frontier.heap, (-action.first_seq, action.operation))
+    else:
+        heapq.heappush(frontier.heap, (-action.first_seq, action.operation))
+    return True
 
 
 def _is_late_safe(saga: Saga, action: OperationState) -> bool:
@@ -223,7 +248,8 @@ def reconsider(saga: Saga, state: RunState, action: OperationState, at_ms: int) 
         action.delay = TimerKind.PROBE, floor_ms, ceiling_ms
         state.undrawn[action.operation] = None
         return
-    _offer(saga, state, action, at_ms)
+    if not _offer(saga, state, action, at_ms):
+        _offer_next(saga, state, action.operation.step, at_ms)
     if not frontier.open_items.get(action.operation.step):
         _release(saga, state, action.operation.step, at_ms)
 

@@ -84,10 +84,10 @@ def _on_claimed(saga: Saga, state: RunState, record: DriverClaimed) -> None:
     state.waiting = None
     for operation in list(state.in_flight):
         op = state.operations[operation]
-        if not record.calls_ended:
-            op.late_until_ms = op.deadline_ms + GRACE_MS
         del state.in_flight[operation]
         if op.phase is Phase.CALLING:
+            if not record.calls_ended:
+                op.late_until_ms = op.deadline_ms + GRACE_MS  # a lost probe has no effect, so nobody waits for it
             op.doubt = True
             op.failure = Failure("driver_lost", "the driver ended before the answer was recorded")
         apply_event(saga, state, op, Event.LOST, record.at_ms)
@@ -127,6 +127,8 @@ def _on_intent(saga: Saga, state: RunState, record: Intent) -> None:
     _require(record.attempt == op.attempts + (0 if repeated else 1), f"attempt {record.attempt} after {op.attempts}")
     if op.attempts == 0:
         _begin(saga, state, op, record)
+    if operation.direction is Direction.COMPENSATION:
+        backward.begin_undo(saga, state, operation.other, record.at_ms)
     limit_ms = call_of(saga, operation).schedule_to_close_ms
     if limit_ms is not None and op.schedule_deadline_ms is None:
         op.schedule_deadline_ms = record.at_ms + limit_ms
@@ -134,15 +136,8 @@ def _on_intent(saga: Saga, state: RunState, record: Intent) -> None:
     op.asking = record.asking
     op.deadline_ms = record.deadline_ms
     op.is_final = False
-    _begin_undo(state, operation)
     state.in_flight[operation] = None
     apply_event(saga, state, op, Event.INTENT, record.at_ms)
-
-
-def _begin_undo(state: RunState, operation: Operation) -> None:
-    """Forget the time that an action's undo had to wait for: its turn has come."""
-    if operation.direction is Direction.COMPENSATION:
-        state.operations[operation.other].due_ms = None
 
 
 def _check_direction(state: RunState, op: OperationState) -> None:
@@ -298,9 +293,10 @@ def _on_refused(saga: Saga, state: RunState, record: Decision) -> None:
     operation = record.operation or Operation(str(record.step), None, Direction.ACTION)
     op = operation_state(state, operation)
     op.failure = record.failure
-    _begin_undo(state, operation)
     state.undecided.pop(operation.step, None)
-    if operation.item is not None and operation.direction is Direction.ACTION and op.attempts == 0:
+    if operation.direction is Direction.COMPENSATION:
+        backward.begin_undo(saga, state, operation.other, record.at_ms)
+    elif operation.item is not None and operation.item >= step_state(state, operation.step).items_started:
         start_item(saga, state, operation)
     apply_event(saga, state, op, Event.REFUSED, record.at_ms)
 
@@ -328,6 +324,7 @@ def _on_ended(_saga: Saga, state: RunState, record: Ended) -> None:
     state.waiting = None
     state.terminating = False
     state.failing = None
+    state.dead.clear()  # a run at its end has no open dead letters: what they were about is listed as not undone
 
 
 def _may_end(state: RunState, status: RunStatus) -> bool:

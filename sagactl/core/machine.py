@@ -101,11 +101,11 @@ def _announce_pivot(turn: _Turn) -> Next | None:
 def _answer_deferred(turn: _Turn) -> Next | None:
     """E13: what waited for the pivot's outcome is answered by it."""
     state = turn.state
-    if not state.deferred or state.is_pivot_open:
+    if not state.deferred or (state.is_pivot_open and not state.terminating):
         return None
     request = state.deferred[0]
-    if state.pivot_passed:
-        detail = "the pivot succeeded: the run only goes forward"
+    if state.pivot_passed or state.terminating:
+        detail = "the pivot succeeded: the run only goes forward" if state.pivot_passed else "the run is terminated"
         return Write(Operator(turn.world.now_ms, request, Disposition.VOID, detail))
     return Write(answer_request(turn.saga, state, request, turn.world.now_ms))
 
@@ -124,7 +124,8 @@ def _draw(turn: _Turn) -> Next | None:
         kind, floor_ms, ceiling_ms = op.delay
         if op.schedule_deadline_ms is not None and op.phase in {Phase.RETRYING, Phase.PENDING}:
             left_ms = max(0, op.schedule_deadline_ms - turn.world.now_ms)
-            floor_ms, ceiling_ms = min(floor_ms, left_ms), min(ceiling_ms, left_ms)
+            held_ms = max(0, op.late_until_ms - turn.world.now_ms)  # not even the step's own time cuts this short (E9)
+            floor_ms, ceiling_ms = max(min(floor_ms, left_ms), held_ms), max(min(ceiling_ms, left_ms), held_ms)
         return DrawDelay(operation, kind, floor_ms, ceiling_ms)
     return None
 
@@ -169,12 +170,13 @@ def _leave_all(turn: _Turn) -> tuple[NotUndone, ...]:
     left = []
     for operation in reversed(turn.state.touched):
         action = turn.state.operations[operation]
-        undo = turn.state.operations.get(operation.other)
-        is_undone = undo is not None and undo.phase is Phase.SUCCEEDED
+        in_doubt = action.doubt or action.phase is Phase.PENDING  # nobody will ask again whether it is done by now
         is_harmless = turn.saga.by_id[operation.step].klass is StepClass.READ_ONLY
-        if is_undone or is_harmless or (action.phase is not Phase.SUCCEEDED and not action.doubt):
+        if is_harmless or backward.is_undone(turn.state, operation):
             continue
-        reason = "in doubt when the run was terminated" if action.doubt else "the run was terminated"
+        if action.phase is not Phase.SUCCEEDED and not in_doubt:
+            continue
+        reason = "in doubt when the run was terminated" if in_doubt else "the run was terminated"
         left.append(NotUndone(operation.step, operation.item, reason))
     return tuple(left)
 

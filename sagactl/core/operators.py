@@ -36,6 +36,7 @@ class Stand(StrEnum):
     """Where a run stands as far as an operator's verb is concerned."""
 
     FORWARD = "forward"
+    ENDING = "ending"
     PIVOT_OPEN = "pivot_open"
     BEHIND = "behind"
     BACKWARD = "backward"
@@ -66,6 +67,7 @@ _E = Effect
 EFFECTS: Final[Mapping[Verb, Mapping[Stand, tuple[Effect, str]]]] = {
     Verb.CANCEL: {
         _S.FORWARD: (_E.TURN_BACK, ""),
+        _S.ENDING: (_E.REFUSE, "the run is being terminated"),
         _S.PIVOT_OPEN: (_E.DEFER, "the pivot's outcome is open"),
         _S.BEHIND: (_E.REFUSE, "the pivot has passed: the run only goes forward"),
         _S.BACKWARD: (_E.NOTHING, "the run is rolling back already"),
@@ -81,6 +83,7 @@ EFFECTS: Final[Mapping[Verb, Mapping[Stand, tuple[Effect, str]]]] = {
     },
     Verb.ROLLBACK: {
         _S.FORWARD: (_E.TURN_BACK, ""),
+        _S.ENDING: (_E.REFUSE, "the run is being terminated: roll it back when it has ended"),
         _S.PIVOT_OPEN: (_E.DEFER, "the pivot's outcome is open"),
         _S.BEHIND: (_E.TURN_BACK_PAST_PIVOT, "the pivot has passed"),
         _S.BACKWARD: (_E.NOTHING, "the run is rolling back already"),
@@ -95,10 +98,20 @@ EFFECTS: Final[Mapping[Verb, Mapping[Stand, tuple[Effect, str]]]] = {
         _S.TERMINATED_PAST_PIVOT: (_E.TURN_BACK_PAST_PIVOT, "the pivot has passed"),
     },
     Verb.TERMINATE: {
-        stand: (_E.REFUSE, "the run has ended")
-        if stand in {_S.SUCCEEDED, _S.SUCCEEDED_PAST_PIVOT, _S.ROLLED_BACK, _S.TERMINATED, _S.TERMINATED_PAST_PIVOT}
-        else (_E.END, "")
-        for stand in Stand
+        _S.FORWARD: (_E.END, ""),
+        _S.ENDING: (_E.NOTHING, "the run is being terminated already"),
+        _S.PIVOT_OPEN: (_E.END, ""),
+        _S.BEHIND: (_E.END, ""),
+        _S.BACKWARD: (_E.END, ""),
+        _S.STUCK_BEFORE: (_E.END, ""),
+        _S.STUCK_PIVOT: (_E.END, ""),
+        _S.STUCK_BEHIND: (_E.END, ""),
+        _S.STUCK_BACKWARD: (_E.END, ""),
+        _S.SUCCEEDED: (_E.REFUSE, "the run has succeeded"),
+        _S.SUCCEEDED_PAST_PIVOT: (_E.REFUSE, "the run has succeeded"),
+        _S.ROLLED_BACK: (_E.REFUSE, "the run is rolled back"),
+        _S.TERMINATED: (_E.REFUSE, "the run is terminated already"),
+        _S.TERMINATED_PAST_PIVOT: (_E.REFUSE, "the run is terminated already"),
     },
 }
 """Each verb at each stand: complete, so that nothing is decided by omission."""
@@ -108,6 +121,8 @@ def stand_of(state: RunState) -> Stand:
     """Return where the run stands."""
     if state.ended is not None:
         return _stand_ended(state)
+    if state.terminating:
+        return Stand.ENDING
     if state.stuck is not None:
         return _stand_stuck(state)
     if state.direction is Direction.COMPENSATION or state.failing is not None:
@@ -141,7 +156,7 @@ def _stand_stuck(state: RunState) -> Stand:
 def answer_request(saga: Saga, state: RunState, request: Request, at_ms: int) -> Operator:
     """Return the record that *request* becomes here and now."""
     if request.verb in {Verb.RETRY, Verb.RESOLVE}:
-        objection = _object_to_letter(saga, state, request)
+        objection = _object_to_letter(saga, state, request, at_ms)
         disposition = Disposition.REFUSED if objection else Disposition.ACCEPTED
         return Operator(at_ms, request, disposition, objection)
     effect, detail = EFFECTS[request.verb][stand_of(state)]
@@ -162,9 +177,13 @@ def _past_pivot(request: Request, detail: str) -> tuple[Effect, str]:
     return Effect.TURN_BACK, ""
 
 
-def _object_to_letter(saga: Saga, state: RunState, request: Request) -> str | None:
+def _object_to_letter(saga: Saga, state: RunState, request: Request, at_ms: int) -> str | None:
     """Return why a dead letter can't be retried or resolved as asked, or None."""
     operation = request.operation
+    if state.ended is not None:
+        return f"the run has ended {state.ended.status}: it has no open dead letters"
+    if state.terminating:
+        return "the run is being terminated"
     if operation is None or operation not in state.dead:
         return f"{operation} has no open dead letter"
     op = state.operations[operation]
@@ -173,7 +192,18 @@ def _object_to_letter(saga: Saga, state: RunState, request: Request) -> str | No
         return "nobody can tell whether there is anything to undo: resolve it" if asks_person else None
     if not request.reason:
         return "a resolution takes a --reason"
-    return _object_to_resolution(zone_of(saga, operation), op, request.resolution)
+    zone = zone_of(saga, operation)
+    return _object_to_resolution(zone, op, request.resolution) or _object_to_haste(state, op, request, at_ms)
+
+
+def _object_to_haste(state: RunState, op: OperationState, request: Request, at_ms: int) -> str | None:
+    """E9: nobody can say "not done", or "undone by hand", while a call of the action may still land."""
+    action = op if op.operation.direction is Direction.ACTION else state.operations[op.operation.other]
+    says_gone = request.resolution is Resolution.NOT_DONE or (action is not op and request.resolution is Resolution.DONE)
+    if not says_gone or at_ms >= action.late_until_ms:
+        return None
+    seconds = -(-(action.late_until_ms - at_ms) // 1000)
+    return f"a call of {action.operation} by a driver that was lost may still land: look again in {seconds} s"
 
 
 def _object_to_resolution(zone: Zone, op: OperationState, resolution: Resolution | None) -> str | None:

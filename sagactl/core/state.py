@@ -99,6 +99,10 @@ class Backward:
     """Dependents of a step that are not undone yet; at none its turn has come."""
     open_items: dict[str, dict[Operation, None]] = field(default_factory=dict)
     """Touched actions of a step that are not settled backward."""
+    waiting: dict[str, list[Operation]] = field(default_factory=dict)
+    """Items of a step whose turn hasn't come, the latest first intent on top (F9)."""
+    next_item: dict[str, Operation] = field(default_factory=dict)
+    """The item of a step whose undo must begin before the next one's turn comes."""
     heap: list[tuple[int, Operation]] = field(default_factory=list, compare=False)
     """Actions whose turn has come, the latest first intent on top."""
     left: int = 0

@@ -62,3 +62,11 @@ def test_a_step_without_doubt_is_retried_past_the_key_retention() -> None:
     play.answer("a", "retry")
     play.now = 600_000
     assert play.run().status is RunStatus.SUCCEEDED
+
+
+def test_no_timeout_of_a_step_cuts_short_the_wait_for_a_late_call() -> None:
+    """E9, E14: a retry isn't due before an old call is over, also where schedule_to_close would end sooner."""
+    play = Play(saga("a", a={"attempts": 3, "schedule": 6_000, "timeout": 5_000}))
+    play.turn()
+    play.claim(calls_ended=False)
+    assert play.waits == [15_000]

@@ -96,13 +96,10 @@ class Effects:
                 place.pop(line["job"], None)
 
     def _may_overlap(self, one: Plain, two: Plain) -> bool:
-        if one["is_probe"] or two["is_probe"]:
-            return bool(one["is_probe"] and two["is_probe"])
-        pair = {one["op"][2]: one, two["op"][2]: two}
-        if len(pair) == 1:
+        if one["fence"] >= two["fence"]:
             return False
-        is_old = pair["action"]["fence"] < pair["compensation"]["fence"]
-        return is_old and bool(self.evidence.tool_of(pair["action"]["op"])["late_safe"])
+        is_undo_of_late_call = one["op"][2] == "action" and two["op"][2] == "compensation"
+        return bool(one["is_probe"] or (is_undo_of_late_call and self.evidence.tool_of(one["op"])["late_safe"]))
 
     def _check_order(self) -> None:
         """S6, S7: no effect after the undo began; no undo while what needed it is still there."""

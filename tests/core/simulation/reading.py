@@ -77,7 +77,7 @@ class Reading:
         for known in self.known.values():
             if not known.is_open and not known.is_probed:
                 continue
-            if not record["calls_ended"]:
+            if not record["calls_ended"] and known.is_open:
                 known.late_until_ms = max(known.late_until_ms, known.deadline_ms + GRACE_MS)
             known.doubt |= known.is_open
             known.last = {"kind": "lost"}
@@ -323,7 +323,7 @@ class Reading:
         held = max(0, known.late_until_ms - known.changed_at_ms)
         self._check(delay <= max(ceiling, held), "E5", f"{name}: waits {delay} ms, at most {ceiling}")
         is_held = record["due_ms"] >= known.late_until_ms
-        self._check(is_held or call["schedule_to_close_ms"] is not None, "E9", f"{name}: goes on while a call may land")
+        self._check(is_held, "E9", f"{name}: goes on while a call may land")
         known.timer = record
 
     def _delay_range(self, known: Known, kind: str) -> tuple[int, int]:
@@ -446,7 +446,8 @@ class Reading:
     def _begin_again(self) -> None:
         """A rollback of a run that had ended: what was given up gets a fresh budget."""
         for known in self.known.values():
-            if known.op[2] == "compensation" and not known.is_done:
+            was_denied = known.is_closed and known.op not in self.abandoned
+            if known.op[2] == "compensation" and not known.is_done and not was_denied:
                 known.in_budget, known.is_ordered = 0, True
                 known.is_closed = known.is_dead = known.is_final = known.is_expired = False
                 known.timer = None

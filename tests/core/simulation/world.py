@@ -38,6 +38,7 @@ class Job:
     deadline_ms: int
     is_probe: bool = False
     has_begun: bool = False
+    has_acted: bool = False
     has_ended: bool = False
     answer: dict[str, object] = field(default_factory=dict)
 
@@ -90,8 +91,9 @@ class World:
 
     def act(self, job: Job) -> str | None:
         """Let the effect of *job* happen; return the id that its output names, or None where nothing is there."""
-        if job.has_ended:
+        if job.has_ended or job.has_acted:
             return None
+        job.has_acted = True
         self.begin(job)
         return self._do(job) if job.direction == "action" else self._undo(job)
 
