@@ -103,6 +103,10 @@ class PluginToolbox:
         """Return what is wrong with *arguments* by the pinned schema, or None."""
         return compile_schema(facts.arguments_schema)(arguments)
 
+    def check_output(self, facts: ToolFacts, output: Json) -> str | None:
+        """Return what is wrong with *output* by the pinned schema, or None."""
+        return compile_schema(facts.output_schema)(output)
+
     def _prepare(self, invocation: Invocation, *, drops_unknown: bool = False) -> tuple[Tool, Callable[[], object]]:
         tool = self._registry.tool(invocation.tool)
         given = dict(invocation.arguments)
