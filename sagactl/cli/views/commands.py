@@ -1,0 +1,90 @@
+"""The commands that views tell people to type, each whole, and only those that the run would accept."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sagactl.cli.views.words import name_place
+from sagactl.core.operators import EFFECTS, Effect, answer_request, stand_of
+from sagactl.core.records import Cause, Direction, Disposition, Operation, Request, Resolution, Verb
+from sagactl.core.saga import Saga
+from sagactl.core.state import RunState, call_of
+
+_REASON: Final = '--reason "..."'
+
+
+def type_log(run: str, step: str | None = None) -> str:
+    """Return the command that shows a run's log, or one step's part of it."""
+    return f"sagactl log {run}" + (f" --step {step}" if step else "")
+
+
+def type_show(run: str) -> str:
+    """Return the command that shows a run."""
+    return f"sagactl show {run}"
+
+
+def type_resume(run: str) -> str:
+    """Return the command that carries a run on."""
+    return f"sagactl resume {run}"
+
+
+def type_letter(verb: str, run: str, operation: Operation, options: str = "") -> str:
+    """Return a command about a dead letter; brackets are quoted, as shells take them for patterns."""
+    place = name_place(operation.step, operation.item)
+    place = f"'{place}'" if operation.item is not None else place
+    return f"sagactl dlq {verb} {run} {place} {options}".rstrip()
+
+
+def type_rollback(state: RunState, run: str) -> list[str]:
+    """Return the command that turns the run back, if it would accept it now without further options."""
+    effect, _ = EFFECTS[Verb.ROLLBACK][stand_of(state)]
+    return [f"sagactl rollback {run}"] if effect is Effect.TURN_BACK else []
+
+
+def _is_accepted(saga: Saga, state: RunState, request: Request) -> bool:
+    return answer_request(saga, state, request, 0).disposition is Disposition.ACCEPTED
+
+
+def list_decisions(saga: Saga, state: RunState, run: str, operation: Operation) -> list[tuple[str, str]]:
+    """Return what a person can decide about an open dead letter: in words, and the command for it (E23)."""
+    is_undo = operation.direction is Direction.COMPENSATION
+    decisions = []
+    for resolution, options, words in _resolutions(saga, state, operation):
+        request = Request("", Verb.RESOLVE, "", reason="...", operation=operation, resolution=resolution)
+        if _is_accepted(saga, state, request):
+            command = type_letter("resolve", run, operation, f"{options} {_REASON}")
+            decisions.append((words, command))
+    if _is_accepted(saga, state, Request("", Verb.RETRY, "", operation=operation)):
+        again = ("undo it again" if is_undo else "call it again", type_letter("retry", run, operation))
+        decisions.insert(0 if _is_safe_to_retry(saga, state, operation) else len(decisions), again)
+    return decisions
+
+
+def _is_safe_to_retry(saga: Saga, state: RunState, operation: Operation) -> bool:
+    return saga.tools[call_of(saga, operation).tool].idempotent or not state.operations[operation].doubt
+
+
+def _resolutions(saga: Saga, state: RunState, operation: Operation) -> list[tuple[Resolution, str, str]]:
+    if operation.direction is Direction.COMPENSATION:
+        is_doubt = state.operations[operation].cause is Cause.IN_DOUBT
+        return [
+            (Resolution.NOT_DONE, "--not-done", "it did not happen"),
+            (Resolution.DONE, "--done", "it happened, and I undid it" if is_doubt else "I undid it by hand"),
+            (Resolution.ABANDON, "--abandon", "leave it as it is"),
+        ]
+    done = "--done --output JSON" if _has_output(saga, operation) else "--done"
+    if not state.operations[operation].doubt:  # it is known not to have happened
+        return [
+            (Resolution.DONE, done, "I did it by hand"),
+            (Resolution.SKIP, "--skip", "go on without it"),
+        ]
+    return [
+        (Resolution.DONE, done, "it happened"),
+        (Resolution.NOT_DONE, "--not-done", "it did not happen"),
+        (Resolution.SKIP, "--skip", "go on without it"),
+    ]
+
+
+def _has_output(saga: Saga, operation: Operation) -> bool:
+    schema = saga.tools[call_of(saga, operation).tool].output_schema
+    return bool(schema.get("properties")) or schema.get("type") not in {None, "null"}

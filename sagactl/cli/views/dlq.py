@@ -1,0 +1,155 @@
+"""`sagactl dlq list` and `sagactl dlq show`: what waits for a person, and what a person needs to decide it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from sagactl.cli.views import commands
+from sagactl.cli.views.events import describe, operation_in
+from sagactl.cli.views.layout import (
+    Cell,
+    Column,
+    Fact,
+    headline,
+    join_blocks,
+    lay_out,
+    list_choices,
+    list_facts,
+    list_hints,
+)
+from sagactl.cli.views.left import find_left
+from sagactl.cli.views.letters import explain, say_what
+from sagactl.cli.views.report import list_left
+from sagactl.cli.views.scene import Scene
+from sagactl.cli.views.spelling import spell
+from sagactl.cli.views.style import Hue, Mark, Style
+from sagactl.cli.views.text import brief, plural
+from sagactl.cli.views.times import show_ago, show_clock_ms, show_moment
+from sagactl.cli.views.words import name_failure, name_operation, place_of, tool_of
+from sagactl.core.canonical import Json
+from sagactl.core.keys import idempotency_key
+from sagactl.core.records import Direction, Operation
+from sagactl.core.state import OperationState
+from sagactl.log.base import DeadLetter, StoredRecord
+
+VALUE_LENGTH_MAX: Final = 2_000
+"""Characters of arguments and replies that are shown; `-o json` has all."""
+
+_LIST_COLUMNS: Final = (
+    Column("run", is_whole=True),
+    Column("step", is_whole=True),
+    Column("since"),
+    Column("why"),
+    Column("error"),
+)
+_HISTORY_COLUMNS: Final = (
+    Column("seq", is_whole=True, to_right=True),
+    Column("time", is_whole=True),
+    Column("side"),
+    Column("event"),
+)
+
+
+def render_letters(letters: Sequence[DeadLetter], *, short_ids: Mapping[str, str], now_ms: int, style: Style) -> str:
+    """Return the table of open dead letters, the oldest first."""
+    if not letters:
+        return "no dead letters: nothing waits for a person"
+    first = letters[0]
+    runs = len({letter.run_id for letter in letters})
+    show = commands.type_letter("show", short_ids.get(first.run_id, first.run_id), first.operation)
+    return join_blocks(
+        lay_out(_LIST_COLUMNS, [_lay_letter(letter, short_ids, now_ms, style) for letter in letters], style),
+        [f"{plural(len(letters), 'dead letter')} in {plural(runs, 'run')}"],
+        list_hints([show], style),
+    )
+
+
+def _lay_letter(letter: DeadLetter, short_ids: Mapping[str, str], now_ms: int, style: Style) -> list[Cell | str]:
+    return [
+        Cell(short_ids.get(letter.run_id, letter.run_id), Hue.COMMAND),
+        style.show(name_operation(letter.operation).removeprefix("undo of ")),
+        Cell(show_ago(letter.opened_at_ms, now_ms), Hue.DIM),
+        Cell(_say_why(letter), Hue.BAD),
+        style.show(name_failure(letter.failure)),
+    ]
+
+
+def _say_why(letter: DeadLetter) -> str:
+    if letter.reason == "in_doubt":
+        return "in doubt"
+    return "undo failed" if letter.operation.direction is Direction.COMPENSATION else "not done"
+
+
+def render_letter(scene: Scene, letter: DeadLetter, stored: Sequence[StoredRecord]) -> str:
+    """Return all about one dead letter: what is left behind, every call, and the commands that decide it."""
+    operation = letter.operation
+    op = scene.state.operations[operation]
+    left = find_left(scene.saga, scene.state)
+    history = [each for each in stored if operation_in(each.record) in {operation, operation.other}]
+    is_open = operation in scene.state.dead
+    decisions = list_decisions_of(scene, operation) if is_open else ["  it is closed: nothing is to be decided"]
+    return join_blocks(
+        headline(Mark.STUCK, f"{scene.title}, {say_what(op)}", scene.style),
+        list_facts(list_left(scene, left), scene.style, hue=Hue.BAD) if left else [],
+        list_facts(_list_facts(scene, letter, op), scene.style),
+        lay_out(_HISTORY_COLUMNS, [_lay_event(scene, each) for each in history], scene.style),
+        decisions,
+        list_hints(
+            [commands.type_log(scene.short_id, operation.step), commands.type_show(scene.short_id)], scene.style
+        ),
+    )
+
+
+def list_decisions_of(scene: Scene, operation: Operation) -> list[str]:
+    """Return what can be decided, with the shape of an output where one is asked for."""
+    decisions = commands.list_decisions(scene.saga, scene.state, scene.short_id, operation)
+    lines = ["  decide:", *list_choices(decisions, scene.style)]
+    if any("--output JSON" in command for _, command in decisions):
+        tool = tool_of(scene.saga, operation) or ""
+        members = scene.saga.tools[tool].output_schema.get("properties")
+        names = ", ".join(members) if isinstance(members, dict) else ""
+        shape = f": {names}" if names else ""
+        lines.append(f"    JSON is what {tool} returns{shape}")
+    return [lines[0], *(scene.style.show(line) if line.startswith("    JSON") else line for line in lines[1:])]
+
+
+def _list_facts(scene: Scene, letter: DeadLetter, op: OperationState) -> list[Fact]:
+    operation, show = letter.operation, scene.style.show
+    action = scene.state.operations.get(operation.other) if operation.direction is Direction.COMPENSATION else None
+    forward = action if action is not None else op
+    keys = [idempotency_key(letter.run_id, operation)]
+    if action is not None:
+        keys.append(f"{idempotency_key(letter.run_id, action.operation)} (of the action)")
+    opened = f"{show_moment(letter.opened_at_ms, scene.tz)}, {show_ago(letter.opened_at_ms, scene.now_ms)}"
+    return [
+        ("means", explain(scene, op)),
+        ("error", show(name_failure(letter.failure))),
+        ("at", show(place_of(scene.saga, operation.step))),
+        ("tool", show(tool_of(scene.saga, operation) or "")),
+        ("key", keys),
+        ("sent", _show_value(scene, op.arguments)),
+        ("undoes", "" if action is None else _show_value(scene, action.arguments)),
+        ("returned", "" if action is None else _show_value(scene, action.output)),
+        ("raw", _show_value(scene, forward.raw if op.raw is None else op.raw)),
+        ("since", opened),
+    ]
+
+
+def _show_value(scene: Scene, value: Json) -> str:
+    if value is None:
+        return ""
+    text = brief(value, joint="=", length_max=VALUE_LENGTH_MAX) if isinstance(value, dict) else spell(value)
+    return scene.style.show(text[:VALUE_LENGTH_MAX])
+
+
+def _lay_event(scene: Scene, stored: StoredRecord) -> list[Cell | str]:
+    event = describe(stored.record)
+    operation = operation_in(stored.record)
+    side = "" if operation is None else {"compensation": "undo"}.get(operation.direction, operation.direction.value)
+    return [
+        str(stored.seq),
+        Cell(show_clock_ms(stored.record.at_ms, scene.tz), Hue.DIM),
+        side,
+        Cell(scene.style.show(event.words), event.hue),
+    ]

@@ -1,0 +1,266 @@
+"""The JSON documents that commands print: a contract that only ever grows.
+
+Names are those of the log, ids are whole, times are RFC 3339 in UTC with milliseconds, durations are milliseconds with
+the unit in the name. `spelling.spell` writes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import Final, cast
+
+from sagactl.cli.views.events import operation_in
+from sagactl.cli.views.left import find_left
+from sagactl.cli.views.times import write_time
+from sagactl.cli.views.words import tool_of
+from sagactl.core.canonical import Json
+from sagactl.core.keys import idempotency_key
+from sagactl.core.records import RECORD_TYPES, Cause, Failure, NotUndone, Operation
+from sagactl.core.saga import Saga
+from sagactl.core.state import RunState
+from sagactl.core.summary import StepRow, Waiting, step_rows, summarize
+from sagactl.log.base import Captured, DeadLetter, Finding, RunRow, StoredRecord, Verification
+
+RUN_SCHEMA: Final = "sagactl.run/1"
+RUNS_SCHEMA: Final = "sagactl.runs/1"
+RECORD_SCHEMA: Final = "sagactl.record/1"
+RECORDS_SCHEMA: Final = "sagactl.records/1"
+DEAD_LETTER_SCHEMA: Final = "sagactl.dead-letter/1"
+DEAD_LETTERS_SCHEMA: Final = "sagactl.dead-letters/1"
+VERIFICATION_SCHEMA: Final = "sagactl.verification/1"
+
+Document = dict[str, Json]
+
+_TYPE_NAMES: Final = {kind: name for name, kind in RECORD_TYPES.items()}
+_LIFTED: Final = frozenset({"at_ms", "operation", "step", "item", "attempt"})
+"""Fields of records that stand beside the body and not in it."""
+
+
+def write_run(saga: Saga, state: RunState, *, captured: Sequence[Captured] = ()) -> Document:
+    """Return the document of one run as its records say."""
+    return {"schema": RUN_SCHEMA, "run": _write_run_body(saga, state, captured), "error": None}
+
+
+def _write_run_body(saga: Saga, state: RunState, captured: Sequence[Captured]) -> Document:
+    assert state.created is not None, "a run begins with its first record"
+    summary, created = summarize(saga, state), state.created
+    body: Document = {
+        "id": created.run_id,
+        "saga": created.saga,
+        "version": saga.version,
+        "status": summary.status.value,
+        "direction": summary.direction.value,
+        "cause": _word(summary.cause),
+        "error": _write_error_at(summary.failure, summary.failed_step),
+        "input": created.input,
+        "output": summary.output,
+        "output_error": None if state.ended is None else _write_failure(state.ended.output_failure),
+        "steps": [_write_step(row) for row in step_rows(saga, state)],
+        "not_undone": _write_left(saga, state),
+        "waiting_for": _write_waiting(summary.waiting_for),
+        "dead_letters": [_write_dead(state, operation) for operation in state.dead],
+        "steps_total": summary.steps_total,
+        "steps_done": summary.steps_done,
+        "started_at": write_time(created.at_ms),
+        "ended_at": write_time(summary.ended_at_ms),
+        "requested_by": created.requested_by,
+        "key": created.run_key,
+        "definition": created.definition,
+        "seq": state.seq,
+    }
+    if captured:
+        body["captured"] = [_write_captured(each) for each in captured]
+    return body
+
+
+def _word(value: Enum | None) -> str | None:
+    return None if value is None else str(value.value)
+
+
+def _write_failure(failure: Failure | None) -> Json:
+    return None if failure is None else {"type": failure.type, "message": failure.message}
+
+
+def _write_error_at(failure: Failure | None, step: str | None) -> Json:
+    return None if failure is None else {"type": failure.type, "message": failure.message, "step": step}
+
+
+def _write_step(row: StepRow) -> Json:
+    return {
+        "id": row.id,
+        "item": row.item,
+        "status": row.status.value,
+        "attempts": row.attempts,
+        "output": row.output,
+        "error": _write_failure(row.failure),
+        "compensation_attempts": row.undo_attempts,
+        "compensation_error": _write_failure(row.undo_failure),
+    }
+
+
+def _write_left(saga: Saga, state: RunState) -> Json:
+    return [{"step": each.step, "item": each.item, "reason": each.reason} for each in find_left(saga, state)]
+
+
+def _write_waiting(waiting: Waiting | None) -> Json:
+    if waiting is None:
+        return None
+    return {"what": waiting.what, "detail": waiting.detail, "until": write_time(waiting.until_ms)}
+
+
+def _write_dead(state: RunState, operation: Operation) -> Json:
+    op = state.operations[operation]
+    return {**write_operation(operation), "reason": _word(op.cause), "error": _write_failure(op.failure)}
+
+
+def _write_captured(captured: Captured) -> Json:
+    return {**write_operation(captured.operation), "attempt": captured.attempt, "text": captured.text}
+
+
+def write_operation(operation: Operation) -> Document:
+    """Return step, item and direction."""
+    return {"step": operation.step, "item": operation.item, "direction": operation.direction.value}
+
+
+def write_list(schema: str, items: Iterable[Document], total: int | None = None) -> Document:
+    """Return a list of documents; *total* counts those that the limit left out as well."""
+    found = list(items)
+    return {"schema": schema, "items": cast("list[Json]", found), "total": len(found) if total is None else total}
+
+
+def write_runs(rows: Sequence[RunRow], total: int) -> Document:
+    """Return the document of a list of runs."""
+    return write_list(RUNS_SCHEMA, [write_row(row) for row in rows], total)
+
+
+def write_row(row: RunRow) -> Document:
+    """Return the row of a run."""
+    waiting = None if row.waiting_for is None else Waiting(row.waiting_for, None, row.waiting_until_ms)
+    return {
+        "id": row.run_id,
+        "saga": row.saga,
+        "status": row.status.value,
+        "direction": row.direction.value,
+        "cause": _word(row.cause),
+        "error": _write_error_at(row.failure, row.failed_step),
+        "waiting_for": _write_waiting(waiting),
+        "steps_total": row.steps_total,
+        "steps_done": row.steps_done,
+        "dead_letters": row.dead_letters,
+        "started_at": write_time(row.created_at_ms),
+        "updated_at": write_time(row.updated_at_ms),
+        "ended_at": write_time(row.ended_at_ms),
+        "key": row.key,
+        "definition": row.definition,
+        "seq": row.seq,
+        "driver": None if row.holder is None else {"host": row.holder.host, "pid": row.holder.pid},
+    }
+
+
+def write_record(stored: StoredRecord) -> Document:
+    """Return a record with everything in it, as `-o jsonl` prints it."""
+    record = stored.record
+    operation = operation_in(record)
+    step = getattr(record, "step", None) if operation is None else operation.step
+    body = {each.name: getattr(record, each.name) for each in fields(record) if each.name not in _LIFTED}
+    return {
+        "schema": RECORD_SCHEMA,
+        "run_id": stored.run_id,
+        "seq": stored.seq,
+        "at": write_time(record.at_ms),
+        "type": _TYPE_NAMES[type(record)],
+        "step": step,
+        "item": None if operation is None else operation.item,
+        "direction": None if operation is None else operation.direction.value,
+        "attempt": getattr(record, "attempt", None),
+        "body": _write_members(body),
+        "hash": stored.hash,
+    }
+
+
+def _write_members(members: Mapping[str, object]) -> Document:
+    """Write fields: points in time by name and as text, everything else as it is."""
+    written: Document = {}
+    for name, value in members.items():
+        if name in {"deadline_ms", "due_ms", "until_ms"}:
+            written[name.removesuffix("_ms") + "_at"] = write_time(cast("int | None", value))
+        else:
+            written[name] = _write_value(value)
+    return written
+
+
+def _write_value(value: object) -> Json:
+    match value:
+        case Operation():
+            return write_operation(value)
+        case NotUndone():
+            return {"step": value.step, "item": value.item, "reason": value.reason}
+        case Enum():
+            return str(value.value)
+        case tuple():
+            return [_write_value(each) for each in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        return _write_members({each.name: getattr(value, each.name) for each in fields(value)})
+    return cast("Json", value)
+
+
+def write_records(stored: Sequence[StoredRecord], total: int | None = None) -> Document:
+    """Return the document of a log."""
+    return write_list(RECORDS_SCHEMA, [write_record(each) for each in stored], total)
+
+
+def write_letters(letters: Sequence[DeadLetter]) -> Document:
+    """Return the document of a list of dead letters."""
+    return write_list(DEAD_LETTERS_SCHEMA, [write_letter_row(each) for each in letters])
+
+
+def write_letter_row(letter: DeadLetter) -> Document:
+    """Return the row of a dead letter."""
+    return {
+        "run_id": letter.run_id,
+        "saga": letter.saga,
+        "seq": letter.seq,
+        **write_operation(letter.operation),
+        "reason": letter.reason,
+        "error": _write_failure(letter.failure),
+        "opened_at": write_time(letter.opened_at_ms),
+        "closed_at": write_time(letter.closed_at_ms),
+    }
+
+
+def write_letter(saga: Saga, state: RunState, letter: DeadLetter, stored: Sequence[StoredRecord]) -> Document:
+    """Return all that is known of a dead letter: what was sent, what came back, and each record of its step."""
+    op = state.operations[letter.operation]
+    action = state.operations.get(letter.operation.other, op)
+    history = [each for each in stored if operation_in(each.record) in {letter.operation, letter.operation.other}]
+    row: Document = {
+        **write_letter_row(letter),
+        "tool": tool_of(saga, letter.operation),
+        "attempts": op.attempts,
+        "in_doubt": op.doubt or letter.reason == Cause.IN_DOUBT,
+        "idempotency_key": idempotency_key(letter.run_id, letter.operation),
+        "arguments": op.arguments,
+        "raw": action.raw if op.raw is None else op.raw,
+        "not_undone": _write_left(saga, state),
+        "records": [write_record(each) for each in history],
+    }
+    return {"schema": DEAD_LETTER_SCHEMA, "dead_letter": row, "error": None}
+
+
+def write_verification(verification: Verification) -> Document:
+    """Return the document of what `verify` found."""
+    return {
+        "schema": VERIFICATION_SCHEMA,
+        "ok": not verification.findings,
+        "runs": verification.runs,
+        "records": verification.records,
+        "heads": dict(sorted(verification.heads.items())),
+        "findings": [_write_finding(each) for each in verification.findings],
+        "error": None,
+    }
+
+
+def _write_finding(finding: Finding) -> Json:
+    return {"run_id": finding.run_id, "seq": finding.seq, "problem": finding.problem}

@@ -1,0 +1,311 @@
+"""What happens, line by line as it becomes durable, for whoever watches a run on stderr.
+
+A `Progress` is fed the batches that a driver commits and gives the lines that they are worth. It says each fact once:
+that something was tried again is told with its reason and its delay, calls that only begin are not told at all. Of a
+run that is taken up again the history isn't repeated; one line says where it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import tzinfo
+from typing import Any, Final
+
+from sagactl.cli.views.events import describe_request
+from sagactl.cli.views.style import Hue, Style
+from sagactl.cli.views.text import pad, plural
+from sagactl.cli.views.times import show_clock, show_duration
+from sagactl.cli.views.words import failed_place, name_failure, name_operation, name_place, name_reason, plain
+from sagactl.core.records import (
+    Cause,
+    Decision,
+    DecisionKind,
+    Direction,
+    Disposition,
+    DriverClaimed,
+    Ended,
+    Failure,
+    Intent,
+    Operation,
+    Operator,
+    Outcome,
+    OutcomeKind,
+    Probe,
+    ProbeAnswer,
+    Record,
+    StepDecided,
+    Timer,
+    TimerKind,
+)
+from sagactl.core.saga import Saga
+from sagactl.core.state import RunState, call_of
+from sagactl.core.summary import summarize
+from sagactl.core.transitions import Phase
+from sagactl.engine.settings import Committed
+
+QUIET_MS: Final = 30_000
+"""How long nothing is said of a call that goes on."""
+
+_WORD_COLUMNS: Final = 5
+_HUES: Final = {
+    "ok": Hue.GOOD,
+    "FAIL": Hue.BAD,
+    "STUCK": Hue.BAD,
+    "doubt": Hue.BAD,
+    "alert": Hue.BAD,
+    "retry": Hue.ODD,
+    "undo": Hue.ODD,
+    "back": Hue.ODD,
+    "wait": Hue.ODD,
+    "skip": Hue.DIM,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A word that says what kind of news it is, and the news, unsafe as yet."""
+
+    word: str
+    text: str
+
+
+@dataclass(slots=True)
+class _Track:
+    """What has been seen of one run: when operations began and why they failed last."""
+
+    short_id: str
+    began_ms: dict[Operation, int] = field(default_factory=dict)
+    under_way: dict[Operation, int] = field(default_factory=dict)
+    said_ms: dict[Operation, int] = field(default_factory=dict)
+    attempts: dict[Operation, int] = field(default_factory=dict)
+    failures: dict[Operation, Failure | None] = field(default_factory=dict)
+    pending: set[Operation] = field(default_factory=set)
+
+    def note(self, record: Record) -> None:
+        """Remember what later lines need of *record*."""
+        match record:
+            case Intent(operation=operation):
+                self.began_ms.setdefault(operation, record.at_ms)
+                self.under_way[operation] = record.at_ms
+                self.attempts[operation] = record.attempt
+            case Outcome(operation=operation):
+                self.under_way.pop(operation, None)
+                self.failures[operation] = record.failure
+            case DriverClaimed():
+                lost = Failure("driver_lost", "the driver ended before the answer was recorded")
+                self.failures |= dict.fromkeys(self.under_way, lost)
+                self.under_way.clear()
+            case _:
+                pass
+
+
+@dataclass(frozen=True, slots=True)
+class _News:
+    """One record with all that is known around it."""
+
+    saga: Saga
+    state: RunState
+    track: _Track
+
+    def took(self, operation: Operation, at_ms: int) -> str:
+        return show_duration(at_ms - self.track.began_ms.get(operation, at_ms))
+
+    def phase(self, operation: Operation) -> Phase | None:
+        """Return where the operation stands after the whole batch."""
+        found = self.state.operations.get(operation)
+        return None if found is None else found.phase
+
+
+class Progress:
+    """The lines about one run or several; *short_ids* says how runs are named, *names_runs* puts that on each line."""
+
+    def __init__(
+        self, *, style: Style, tz: tzinfo, short_ids: Mapping[str, str] | None = None, names_runs: bool = False
+    ) -> None:
+        self._style = style
+        self._tz = tz
+        self._short_ids = dict(short_ids or {})
+        self._names_runs = names_runs
+        self._tracks: dict[str, _Track] = {}
+
+    def feed(self, committed: Committed) -> list[str]:
+        """Return the lines that a batch is worth, most often none or one."""
+        track = self._tracks.get(committed.run_id)
+        if track is None:
+            short_id = self._short_ids.get(committed.run_id, committed.run_id[:6])
+            track = self._tracks[committed.run_id] = _Track(short_id)
+            if committed.first_seq == 1:
+                return self._begin(committed, track)
+        lines = []
+        for record in committed.records:
+            track.note(record)
+            news = _News(committed.saga, committed.state, track)
+            lines += [self._write(record.at_ms, track, line) for line in _tell(record, news)]
+        return lines
+
+    def _begin(self, committed: Committed, track: _Track) -> list[str]:
+        for record in committed.records:
+            track.note(record)
+        last = committed.records[-1]
+        text = f"{committed.saga.name} {track.short_id}"
+        is_new = not any(isinstance(record, DriverClaimed) and record.fence > 1 for record in committed.records)
+        line = Line("run", text if is_new else f"{text} {_say_resumed(committed.saga, committed.state)}")
+        return [self._write(last.at_ms, track, line)]
+
+    def heartbeat(self, now_ms: int) -> list[str]:
+        """Return a line for each call that has gone on for long since it began or was last spoken of."""
+        lines = []
+        for track in self._tracks.values():
+            for operation, since_ms in track.under_way.items():
+                if now_ms - max(since_ms, track.said_ms.get(operation, 0)) < QUIET_MS:
+                    continue
+                track.said_ms[operation] = now_ms
+                attempt = track.attempts[operation]
+                text = f"{name_operation(operation)} {show_duration(now_ms - since_ms)}, attempt {attempt}"
+                lines.append(self._write(now_ms, track, Line("wait", text)))
+        return lines
+
+    def _write(self, at_ms: int, track: _Track, line: Line) -> str:
+        style = self._style
+        time = show_clock(at_ms, self._tz)
+        head = f"{time} {track.short_id} " if self._names_runs else f"{time} "
+        word = pad(line.word, _WORD_COLUMNS)
+        room = max(style.columns - len(head) - len(word) - 2, 20)
+        text = style.fit(style.show(line.text), room)
+        return f"{style.paint(head, Hue.DIM)}{style.paint(word, _HUES.get(line.word, Hue.PLAIN))}  {text}"
+
+
+def _say_resumed(saga: Saga, state: RunState) -> str:
+    summary = summarize(saga, state)
+    where = f"resumed at {summary.steps_done:,} of {plural(summary.steps_total, 'step')}"
+    if summary.direction is Direction.COMPENSATION:
+        where += ", rolling back"
+    doubtful = sum(op.doubt for op in state.operations.values())
+    return where + (f", {doubtful:,} in doubt" if doubtful else "")
+
+
+def _tell(record: Record, news: _News) -> Iterator[Line]:
+    teller = _TELLERS.get(type(record))
+    if teller is not None:
+        yield from teller(record, news)
+
+
+def _tell_decided(record: StepDecided, _: _News) -> Iterator[Line]:
+    if not record.runs:
+        yield Line("skip", f"{record.step}: its condition is false")
+    elif record.items == ():
+        yield Line("ok", f"{record.step}: no items")
+
+
+def _tell_outcome(record: Outcome, news: _News) -> Iterator[Line]:
+    operation = record.operation
+    if record.kind is OutcomeKind.SUCCEEDED:
+        yield _say_done(operation, news, record.at_ms)
+        return
+    why = name_failure(record.failure)
+    name = name_operation(operation)
+    if record.kind is OutcomeKind.PENDING:
+        if operation not in news.track.pending:
+            news.track.pending.add(operation)
+            yield Line("wait", f"{name} is not done yet; it is asked again")
+        return
+    match news.phase(operation):
+        case Phase.RETRYING | Phase.CALLING | Phase.PENDING:
+            return  # the timer's line says why and when
+        case Phase.IN_DOUBT | Phase.PROBING:
+            yield Line("doubt", f"{name}, its probe is asked: {why}")
+        case _:
+            unknown = ", outcome unknown" if record.kind is OutcomeKind.UNKNOWN else ""
+            yield Line("FAIL", f"{name} {news.took(operation, record.at_ms)}{unknown}: {why}")
+
+
+def _say_done(operation: Operation, news: _News, at_ms: int, how: str = "") -> Line:
+    attempts = news.track.attempts.get(operation, 1)
+    tries = f", {attempts} attempts" if attempts > 1 else ""
+    word = "ok" if operation.direction is Direction.ACTION else "undo"
+    name = name_place(operation.step, operation.item)
+    return Line(word, f"{name} {news.took(operation, at_ms)}{tries}{how}")
+
+
+def _tell_probe(record: Probe, news: _News) -> Iterator[Line]:
+    if record.answer is None:
+        return
+    name = name_operation(record.operation)
+    match record.answer:
+        case ProbeAnswer.DONE if news.state.direction is Direction.ACTION:
+            yield _say_done(record.operation, news, record.at_ms, ", found by its probe")
+        case ProbeAnswer.DONE:
+            yield Line("probe", f"{name}: it happened")
+        case ProbeAnswer.NOT_DONE:
+            yield Line("probe", f"{name}: it did not happen")
+        case ProbeAnswer.CANNOT_TELL:
+            why = name_reason(record.failure, "cannot_tell")
+            yield Line("probe", f"{name}: can't tell" + (f": {why}" if why else ""))
+
+
+def _tell_timer(record: Timer, news: _News) -> Iterator[Line]:
+    if record.kind is not TimerKind.RETRY:
+        return
+    operation = record.operation
+    why = name_failure(news.track.failures.get(operation))
+    op = news.state.operations[operation]
+    attempt = news.track.attempts.get(operation, 0) - op.attempts_before_retry + 1
+    limit = call_of(news.saga, operation).retry.max_attempts
+    delay = show_duration(record.due_ms - record.at_ms)
+    again = f"{name_operation(operation)}, attempt {attempt} of {limit} in {delay}"
+    yield Line("retry", f"{again}: {why}" if why else again)
+
+
+def _tell_decision(record: Decision, news: _News) -> Iterator[Line]:
+    why = name_failure(record.failure)
+    name = record.step or ("the run" if record.operation is None else name_operation(record.operation))
+    match record.kind:
+        case DecisionKind.ROLLBACK:
+            amount = f"rolling back {len(record.plan):,}" if record.plan else "there is nothing to undo"
+            yield Line("back", f"{amount}: {_say_cause(record, news)}")
+        case DecisionKind.REFUSED:
+            yield Line("FAIL", f"{name} was not called: {name_reason(record.failure, 'refused')}")
+        case DecisionKind.EXPIRED:
+            yield Line("FAIL", f"{name} is out of time: {why}")
+        case DecisionKind.DEAD_LETTER:
+            cause = "" if record.cause is None else plain(record.cause.value)
+            yield Line("STUCK", f"{name}: {cause}; a person must decide")
+        case DecisionKind.PIVOT_PASSED:
+            yield Line("pivot", "passed: from here the run only goes forward")
+        case DecisionKind.WAITING:
+            yield Line("wait", why or "for a person")
+        case DecisionKind.ALERT:
+            keeps = "keeps failing" if record.cause is not Cause.TIMEOUT else "goes on behind its pivot"
+            yield Line("alert", f"{name} {keeps}: {why}")
+        case DecisionKind.STUCK:
+            return  # the dead letters have said it
+
+
+def _say_cause(record: Decision, news: _News) -> str:
+    if record.cause is Cause.STEP_FAILED and news.state.failed_step is not None:
+        return f"{failed_place(news.state)} failed"
+    return (record.failure.message if record.failure is not None else "") or plain(record.cause or "asked for")
+
+
+def _tell_operator(record: Operator, _: _News) -> Iterator[Line]:
+    if record.disposition is not Disposition.VOID:
+        yield Line("asked", describe_request(record))
+    else:
+        yield Line("alert", describe_request(record))
+
+
+def _tell_ended(record: Ended, _: _News) -> Iterator[Line]:
+    left = f", {len(record.not_undone):,} left behind" if record.not_undone else ""
+    yield Line("end", f"{plain(record.status)}{left}")
+
+
+_TELLERS: Final[Mapping[type, Callable[[Any, _News], Iterator[Line]]]] = {
+    StepDecided: _tell_decided,
+    Outcome: _tell_outcome,
+    Probe: _tell_probe,
+    Timer: _tell_timer,
+    Decision: _tell_decision,
+    Operator: _tell_operator,
+    Ended: _tell_ended,
+}

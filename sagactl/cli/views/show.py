@@ -1,0 +1,151 @@
+"""`sagactl show`: one run on a screen, what is left behind first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from sagactl.cli.views import commands
+from sagactl.cli.views.layout import (
+    Cell,
+    Column,
+    Fact,
+    Row,
+    headline,
+    join_blocks,
+    lay_out,
+    list_facts,
+    list_hints,
+    marked,
+)
+from sagactl.cli.views.left import find_left
+from sagactl.cli.views.letters import describe_letters
+from sagactl.cli.views.report import list_error, list_left, list_outputs, say_waiting
+from sagactl.cli.views.scene import Scene
+from sagactl.cli.views.style import Hue
+from sagactl.cli.views.text import brief, plural, wrap
+from sagactl.cli.views.times import show_ago, show_duration, show_moment
+from sagactl.cli.views.words import STATUS_MARKS, STEP_MARKS, name_cause, name_failure, name_operation, plain
+from sagactl.core.records import AT_REST, Holder
+from sagactl.core.summary import StepRow, StepStatus, Summary, step_rows
+from sagactl.log.base import Captured
+
+DIGEST_LENGTH: Final = 12
+ITEMS_TOGETHER_MIN: Final = 6
+"""Items of one step that stand alike are shown on one line when there are so many of them."""
+
+_COLUMNS: Final = (
+    Column("step"),
+    Column("status"),
+    Column("calls", to_right=True),
+    Column("undos", to_right=True),
+    Column("output or error"),
+)
+
+
+def render_run(scene: Scene, *, holder: Holder | None = None, captured: Sequence[Captured] | None = None) -> str:
+    """Return all about a run; *holder* drives it now, *captured* is what its calls printed, if that was asked for."""
+    summary = scene.summary
+    left = find_left(scene.saga, scene.state)
+    why = name_cause(summary.cause, summary.failed_step)
+    status = plain(summary.status) + (f", {why}" if why and why != plain(summary.status) else "")
+    return join_blocks(
+        headline(STATUS_MARKS[summary.status], f"{scene.title} {scene.style.show(status)}", scene.style),
+        list_facts(list_left(scene, left), scene.style, hue=Hue.BAD) if left else [],
+        list_facts([*list_error(scene), ("waits", say_waiting(scene, summary)), *_list_requests(scene)], scene.style),
+        *describe_letters(scene),
+        list_facts(_list_header(scene, summary, holder), scene.style),
+        lay_out(_COLUMNS, list(_lay_steps(scene)), scene.style),
+        list_facts(list_outputs(scene), scene.style),
+        [] if captured is None else list(_list_captured(scene, captured)),
+        list_hints(_hint(scene, summary, is_driven=holder is not None), scene.style),
+    )
+
+
+def _list_requests(scene: Scene) -> list[Fact]:
+    asked = [f"{request.verb} by {request.who}, until the pivot's outcome is known" for request in scene.state.deferred]
+    return [("asked", [scene.style.show(each) for each in asked])]
+
+
+def _list_header(scene: Scene, summary: Summary, holder: Holder | None) -> list[Fact]:
+    created, saga, show = scene.created, scene.saga, scene.style.show
+    version = f", version {saga.version}" if saga.version else ""
+    ended_ms = summary.ended_at_ms
+    until_ms = scene.now_ms if ended_ms is None else ended_ms
+    return [
+        ("run", created.run_id),
+        ("saga", show(f"{saga.name}{version}, definition {created.definition[:DIGEST_LENGTH]}")),
+        ("about", show(saga.description or "")),
+        ("status", f"{summary.status}" + (f", cause {summary.cause}" if summary.cause else "")),
+        ("steps", f"{summary.steps_done:,} of {summary.steps_total:,} done"),
+        ("started", f"{show_moment(created.at_ms, scene.tz)}, {show_ago(created.at_ms, scene.now_ms)}"),
+        ("ended", "" if ended_ms is None else show_moment(ended_ms, scene.tz)),
+        ("took" if ended_ms is not None else "so far", show_duration(until_ms - created.at_ms)),
+        ("asked by", show(created.requested_by)),
+        ("key", show(created.run_key or "")),
+        ("driver", "" if holder is None else show(f"pid {holder.pid} on {holder.host}")),
+        ("input", show(brief(created.input, joint="="))),
+    ]
+
+
+def _lay_steps(scene: Scene) -> Iterator[Row]:
+    rows = step_rows(scene.saga, scene.state)
+    index = 0
+    while index < len(rows):
+        end = _end_of_group(rows, index)
+        yield _lay_group(scene, rows[index:end])
+        index = end
+
+
+def _end_of_group(rows: Sequence[StepRow], start: int) -> int:
+    """Return where the items end that stand exactly alike, or the next row where they are few."""
+    first, end = rows[start], start + 1
+    if first.item is None:
+        return end
+    while end < len(rows) and rows[end].id == first.id and _likeness(rows[end]) == _likeness(first):
+        end += 1
+    return end if end - start >= ITEMS_TOGETHER_MIN else start + 1
+
+
+def _likeness(row: StepRow) -> tuple[StepStatus, int, int]:
+    return row.status, row.attempts, row.undo_attempts
+
+
+def _lay_group(scene: Scene, group: Sequence[StepRow]) -> Row:
+    first, last = group[0], group[-1]
+    place = first.id if first.item is None else f"{first.id}[{first.item}]"
+    note = _say_result(first)
+    if len(group) > 1:
+        place = f"{first.id}[{first.item}-{last.item}]"
+        note = plural(len(group), "item") + (f", first: {note}" if note else "")
+    mark = STEP_MARKS[first.status]
+    return [
+        scene.style.show(place),
+        marked(mark, plain(first.status), scene.style),
+        str(first.attempts or ""),
+        str(first.undo_attempts or ""),
+        Cell(scene.style.show(note)),
+    ]
+
+
+def _say_result(row: StepRow) -> str:
+    failure = row.undo_failure or row.failure
+    return name_failure(failure) if failure is not None else brief(row.output)
+
+
+def _list_captured(scene: Scene, captured: Sequence[Captured]) -> Iterator[str]:
+    """Yield what calls printed, line by line, each under the name of its call."""
+    if not captured:
+        yield "no call printed anything"
+    for each in captured:
+        yield scene.style.paint(scene.style.show(f"{name_operation(each.operation)}, call {each.attempt}:"), Hue.STRONG)
+        for line in each.text.splitlines():
+            for part in wrap(scene.style.show(line), scene.style.columns - 4):
+                yield f"  | {part}".rstrip()
+
+
+def _hint(scene: Scene, summary: Summary, *, is_driven: bool) -> list[str]:
+    shown = [commands.type_log(scene.short_id)]
+    if summary.status in AT_REST or is_driven:
+        return shown
+    return [*shown, commands.type_resume(scene.short_id), *commands.type_rollback(scene.state, scene.short_id)]

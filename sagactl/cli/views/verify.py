@@ -1,0 +1,67 @@
+"""`sagactl verify`: what was recomputed, what is wrong, and what no log can notice about itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from sagactl.cli.views.layout import Cell, Column, Row, headline, join_blocks, lay_out, list_hints
+from sagactl.cli.views.style import Hue, Mark, Style
+from sagactl.cli.views.text import plural, wrap
+from sagactl.log.base import Verification
+
+HEADS_MAX: Final = 20
+FINDINGS_MAX: Final = 100
+
+_FINDING_COLUMNS: Final = (Column("run", is_whole=True), Column("seq", to_right=True), Column("problem"))
+_HEAD_COLUMNS: Final = (Column("run", is_whole=True), Column("head", is_whole=True))
+
+UNNOTICED: Final = (
+    "A chain proves that nothing in the middle was changed. That the last records of a run were cut off, that whole "
+    "runs are gone, or that all was written anew, shows only beside heads that are kept elsewhere: keep these."
+)
+
+
+def render_verification(verification: Verification, *, short_ids: Mapping[str, str], style: Style) -> str:
+    """Return the result, every finding, the heads, and what the check can't notice."""
+    checked = f"{plural(verification.records, 'record')} of {plural(verification.runs, 'run')}"
+    if not verification.findings:
+        line = f"{checked}: every hash is right" if verification.runs else "the log is empty: there is nothing to check"
+        top = headline(Mark.DONE if verification.runs else Mark.NOT_RUN, line, style)
+    else:
+        found = plural(len(verification.findings), "finding")
+        top = headline(Mark.FAILED, f"{checked}: {found}, the log was damaged or changed", style)
+    return join_blocks(
+        top,
+        _list_findings(verification, short_ids, style),
+        _list_heads(verification, style),
+        [style.paint(line, Hue.DIM) for line in wrap(UNNOTICED, style.columns)] if verification.heads else [],
+        list_hints(_hint(verification, short_ids), style),
+    )
+
+
+def _list_findings(verification: Verification, short_ids: Mapping[str, str], style: Style) -> list[str]:
+    rows: list[Row] = [
+        [
+            Cell(short_ids.get(each.run_id, style.show(each.run_id)), Hue.COMMAND),
+            "" if each.seq is None else str(each.seq),
+            Cell(style.show(each.problem), Hue.BAD),
+        ]
+        for each in verification.findings[:FINDINGS_MAX]
+    ]
+    more = len(verification.findings) - FINDINGS_MAX
+    return lay_out(_FINDING_COLUMNS, rows, style) + ([f"  and {more:,} more"] if more > 0 else [])
+
+
+def _list_heads(verification: Verification, style: Style) -> list[str]:
+    heads = list(verification.heads.items())
+    lines = lay_out(_HEAD_COLUMNS, [[run_id, Cell(head, Hue.DIM)] for run_id, head in heads[:HEADS_MAX]], style)
+    more = len(heads) - HEADS_MAX
+    return lines + ([f"  and {more:,} more: sagactl verify -o json"] if more > 0 else [])
+
+
+def _hint(verification: Verification, short_ids: Mapping[str, str]) -> list[str]:
+    if not verification.findings:
+        return ["sagactl verify -o json"] if verification.heads else []
+    first = verification.findings[0].run_id
+    return [f"sagactl verify {short_ids.get(first, first)}"]

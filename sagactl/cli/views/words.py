@@ -1,0 +1,122 @@
+"""The words for operations, failures, causes and statuses, the same in every view."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sagactl.cli.views.style import Mark
+from sagactl.core.canonical import Json
+from sagactl.core.records import Cause, Direction, Failure, Operation, RunStatus
+from sagactl.core.saga import Saga
+from sagactl.core.state import RunState
+from sagactl.core.summary import StepStatus
+
+STATUS_MARKS: Final = {
+    RunStatus.RUNNING: Mark.RUNNING,
+    RunStatus.WAITING: Mark.WAITING,
+    RunStatus.ROLLING_BACK: Mark.UNDONE,
+    RunStatus.SUCCEEDED: Mark.DONE,
+    RunStatus.ROLLED_BACK: Mark.FAILED,
+    RunStatus.STUCK: Mark.STUCK,
+    RunStatus.TERMINATED: Mark.FAILED,
+}
+
+STEP_MARKS: Final = {
+    StepStatus.PENDING: Mark.NOT_RUN,
+    StepStatus.RUNNING: Mark.RUNNING,
+    StepStatus.RETRYING: Mark.WAITING,
+    StepStatus.SUCCEEDED: Mark.DONE,
+    StepStatus.FAILED: Mark.FAILED,
+    StepStatus.SKIPPED: Mark.NOT_RUN,
+    StepStatus.COMPENSATING: Mark.RUNNING,
+    StepStatus.COMPENSATED: Mark.UNDONE,
+    StepStatus.IN_DOUBT: Mark.STUCK,
+    StepStatus.STUCK: Mark.STUCK,
+}
+
+_CAUSES: Final = {
+    Cause.CANCELLED: "cancelled",
+    Cause.REQUESTED: "as asked",
+    Cause.TIMEOUT: "out of time",
+    Cause.DENIED: "denied",
+    Cause.COMPENSATION_FAILED: "while rolling back",
+    Cause.FORWARD_STUCK: "behind its pivot",
+    Cause.IN_DOUBT: "in doubt",
+    Cause.CANNOT_END: "a call can't be ended",
+    Cause.MISSING_TOOL: "a tool is missing",
+    Cause.MISSING_SECRET: "a secret is missing",
+    Cause.TERMINATED: "terminated",
+}
+
+
+def plain(word: str) -> str:
+    """Return a word of the program as people write it: `rolled_back` becomes `rolled back`."""
+    return word.replace("_", " ")
+
+
+def name_place(step: str, item: int | None) -> str:
+    """Return `servers[2]`, or only the step."""
+    return step if item is None else f"{step}[{item}]"
+
+
+def name_operation(operation: Operation) -> str:
+    """Return `deposit`, or `undo of deposit`."""
+    place = name_place(operation.step, operation.item)
+    return place if operation.direction is Direction.ACTION else f"undo of {place}"
+
+
+def name_again(text: str) -> str:
+    """Return the text of an operation (`compensation of deposit`) in the words of `name_operation`."""
+    return text.replace("compensation of ", "undo of ", 1) if text.startswith("compensation of ") else text
+
+
+def name_failure(failure: Failure | None) -> str:
+    """Return `card_declined: the card was declined`, unsafe as yet; a message that repeats the type is left out."""
+    if failure is None:
+        return ""
+    if not failure.message or failure.message == failure.type:
+        return failure.type
+    return f"{failure.type}: {failure.message}" if failure.type else failure.message
+
+
+def name_cause(cause: Cause | None, failed_step: str | None) -> str:
+    """Return why a run left the plain way forward, in a few words: `at deposit`, `cancelled`."""
+    if cause is Cause.STEP_FAILED and failed_step is not None:
+        return f"at {failed_step}"
+    return "" if cause is None else _CAUSES.get(cause, plain(cause.value))
+
+
+def name_reason(failure: Failure | None, word: str) -> str:
+    """Return the failure without its type, where *word* has said it already."""
+    return failure.message if failure is not None and failure.type == word else name_failure(failure)
+
+
+def failed_place(state: RunState) -> str | None:
+    """Return where the run failed first, with the item if one of several failed, or None."""
+    step = state.failed_step
+    found = state.steps.get(step or "")
+    if step is None or found is None or found.items is None:
+        return step
+    items = (Operation(step, index, Direction.ACTION) for index in range(len(found.items)))
+    failed = (each for each in items if (op := state.operations.get(each)) and op.failure == state.failure)
+    first = next(failed, None)
+    return step if first is None else name_place(step, first.item)
+
+
+def tool_of(saga: Saga, operation: Operation) -> str | None:
+    """Return the tool that *operation* calls, or None where its step has none for that direction."""
+    step = saga.by_id[operation.step]
+    call = step.action if operation.direction is Direction.ACTION else step.compensation
+    return None if call is None else call.tool
+
+
+def place_of(saga: Saga, step_id: str) -> str:
+    """Return `sagas/onboarding.yaml:31`, as far as it is known, unsafe as yet."""
+    line = saga.by_id[step_id].line if step_id in saga.by_id else None
+    source = saga.source or ""
+    return source if line is None or not source else f"{source}:{line}"
+
+
+def as_object(value: Json) -> dict[str, Json]:
+    """Return *value* where it is a map, else an empty one."""
+    return value if isinstance(value, dict) else {}
