@@ -1,0 +1,175 @@
+"""Arguments against the schema of their tool, as far as they are known before anything runs (rule F5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from sagactl.core.canonical import Json
+from sagactl.core.saga import ToolFacts
+from sagactl.core.template import SECRET_MARK, Literal, Path, TemplateSyntaxError, parse_template
+from sagactl.spec.expressions import PlacedExpression
+from sagactl.spec.findings import Findings
+from sagactl.spec.fit import Budget, Hole, Misfit, Open, TooComplexError, find_misfits
+from sagactl.spec.positions import Entry, ListNode, MapNode, Node, Scalar
+from sagactl.spec.schema_types import NoSuchFieldError, Typed, Types, descend
+from sagactl.spec.source import Span
+from sagactl.spec.visible import quote
+
+COMPARISONS_MAX: Final = 1_000_000
+"""For all arguments of one file together; what is left over is checked before the call, as everything is."""
+
+TypesOf: TypeAlias = "Callable[[PlacedExpression], Types | None]"
+
+
+@dataclass(frozen=True, slots=True)
+class CallSite:
+    """A `with` and what it is for; `span` is where to point when an argument is missing."""
+
+    facts: ToolFacts
+    arguments: Node
+    expressions: tuple[PlacedExpression, ...]
+    span: Span
+
+
+def check_arguments(site: CallSite, types_of: TypesOf, budget: Budget, findings: Findings) -> None:
+    """Note the arguments that are missing, unknown, or can't fit."""
+    for entry in _reserved_keys(site.arguments):
+        message = f"{SECRET_MARK} is how the log notes a secret; no argument has such a key"
+        findings.error("reserved-key", message, entry.key_span, hint='write "${{ secrets.NAME }}"')
+    holes = {each.within: _hole(each, types_of) for each in site.expressions}
+    value = _open(site.arguments, (), holes)
+    try:
+        misfits = find_misfits(value, site.facts.arguments_schema, budget=budget)
+    except TooComplexError:
+        return
+    for misfit in misfits:
+        _report(misfit, site, findings)
+
+
+def _hole(placed: PlacedExpression, types_of: TypesOf) -> Hole:
+    return Hole(types_of(placed) if placed.is_whole else frozenset({"string"}))
+
+
+def _open(node: Node, within: Path, holes: Mapping[Path, Hole]) -> Open:
+    if within in holes:
+        return holes[within]
+    if isinstance(node, ListNode):
+        return [_open(item, (*within, index), holes) for index, item in enumerate(node.items)]
+    if isinstance(node, MapNode):
+        return {entry.key: _open(entry.node, (*within, entry.key), holes) for entry in node.entries}
+    if isinstance(node.value, str) and "${{" in node.value:
+        return _read_literal(node.value)
+    return node.value
+
+
+def _read_literal(text: str) -> Open:
+    try:
+        template = parse_template(text)
+    except TemplateSyntaxError:
+        return Hole()
+    return template.value if isinstance(template, Literal) else Hole()
+
+
+def _reserved_keys(node: Node) -> Iterator[Entry]:
+    if isinstance(node, ListNode):
+        for item in node.items:
+            yield from _reserved_keys(item)
+    elif isinstance(node, MapNode):
+        for entry in node.entries:
+            if entry.key == SECRET_MARK:
+                yield entry
+            yield from _reserved_keys(entry.node)
+
+
+def _report(misfit: Misfit, site: CallSite, findings: Findings) -> None:
+    tool, name = site.facts.name, spell_argument(misfit.path)
+    entry, node = _find(site.arguments, misfit.path)
+    if misfit.keyword == "required":
+        span = site.span if len(misfit.path) == 1 or entry is None else entry.key_span
+        findings.error("missing-argument", f"{tool} needs the argument {name}", span, hint=f"add {name} to with")
+    elif misfit.keyword == "additionalProperties":
+        span = site.span if entry is None else entry.key_span
+        message = f"{tool} has no argument {name}"
+        hint = f"it has {', '.join(misfit.known)}" if misfit.known else "it has none"
+        word = str(misfit.path[-1])
+        findings.unknown("unknown-argument", message, span, word=word, known=misfit.known, hint=hint)
+    else:
+        span = node.span if node is not None and node.span.start < node.span.end else site.span
+        message = f"{name} of {tool} {misfit.message}" if misfit.path else f"the arguments of {tool}: {misfit.message}"
+        findings.error("wrong-argument", message, span, hint=_hint_quotes(misfit, node))
+
+
+def _hint_quotes(misfit: Misfit, node: Node | None) -> str | None:
+    wants_text = misfit.keyword == "type" and misfit.message.startswith("must be text")
+    if wants_text and isinstance(node, Scalar) and node.is_plain and node.raw:
+        return f'write it as "{quote(node.raw)}" if it is text'
+    return None
+
+
+def _find(node: Node, path: Path) -> tuple[Entry | None, Node | None]:
+    """Return the innermost entry on the way to *path*, and the node there; no node where the way ends early."""
+    entry: Entry | None = None
+    here: Node | None = node
+    for step in path:
+        if isinstance(here, MapNode) and (found := here.find(str(step))) is not None:
+            entry, here = found, found.node
+        elif isinstance(here, ListNode) and isinstance(step, int) and step < len(here.items):
+            here = here.items[step]
+        else:
+            return entry, None
+    return entry, here
+
+
+def spell_argument(path: Path) -> str:
+    """Return the name of an argument, or the path to a part of one."""
+    first = quote(str(path[0])) if path else ""
+    return first + "".join(f"[{step}]" if isinstance(step, int) else f".{quote(step)}" for step in path[1:])
+
+
+def check_secrets(site: CallSite, declared: Mapping[str, Span], findings: Findings) -> set[str]:
+    """Note secrets that are unknown or stand in the wrong place; return the names that are used."""
+    used: set[str] = set()
+    for placed in site.expressions:
+        for path in placed.paths:
+            if path[0] == "secrets":
+                used.add(str(path[1]) if len(path) > 1 else "")
+                _check_secret(path, placed, site, declared, findings)
+    return used
+
+
+def _check_secret(
+    path: Path, placed: PlacedExpression, site: CallSite, declared: Mapping[str, Span], findings: Findings
+) -> None:
+    if len(path) != 2:
+        findings.error("unknown-secret", "secrets is followed by one name, as in secrets.STRIPE_KEY", placed.span)
+        return
+    name = str(path[1])
+    if name not in declared:
+        message = f"the secret {quote(name)} is not listed under secrets"
+        findings.unknown(
+            "unknown-secret", message, placed.span, word=name, known=declared, hint=f"add secrets: [{name}] to the saga"
+        )
+    if not placed.is_whole or path != getattr(placed.found, "path", None):
+        message = "a secret must be the whole value: text around it would be written to the log"
+        findings.error("secret-place", message, placed.span)
+    elif not _is_write_only(placed.within, site.facts.arguments_schema):
+        argument = spell_argument(placed.within)
+        message = f"{argument} of {site.facts.name} is not marked writeOnly, so it may not hold a secret"
+        findings.error(
+            "secret-place", message, placed.span, hint="the schema of the tool says which arguments are secret"
+        )
+
+
+def _is_write_only(path: Path, schema: Mapping[str, Json]) -> bool:
+    typed = Typed.of(schema)
+    for step in path:
+        try:
+            typed = descend(typed, step)
+        except NoSuchFieldError:
+            return False
+        for each in (typed.schema, typed.resolve().schema):
+            if isinstance(each, dict) and each.get("writeOnly") is True:
+                return True
+    return False

@@ -1,0 +1,71 @@
+"""Where the checks put what they find, so that everything is told at once (rule F5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from sagactl.spec.problem import PROBLEMS_MAX, Problem, Related
+from sagactl.spec.source import Source, Span
+from sagactl.spec.suggest import suggestion_hint
+
+SUGGESTED_MAX: Final = 50
+"""Problems that get a suggestion: to look for near words costs, and only the first twenty are shown."""
+
+
+class Findings:
+    """The problems of one file, in the order in which they were found."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self._problems: list[Problem] = []
+
+    @property
+    def count(self) -> int:
+        """Return how many problems were found so far."""
+        return len(self._problems)
+
+    @property
+    def is_full(self) -> bool:
+        """Tell whether no more problems are kept."""
+        return len(self._problems) >= PROBLEMS_MAX
+
+    @property
+    def has_errors(self) -> bool:
+        """Tell whether the file can't be loaded."""
+        return any(problem.severity == "error" for problem in self._problems)
+
+    def error(
+        self,
+        code: str,
+        message: str,
+        span: Span,
+        *,
+        hint: str | None = None,
+        label: str | None = None,
+        first: Span | None = None,
+    ) -> None:
+        """Note an error at *span*; *first* is where the same thing stood before."""
+        related: Related | None = None if first is None else (*self.source.place_span(first), "first here")
+        self._add(Problem(code, message, *self._place(span), hint, "error", related, label))
+
+    def warning(self, code: str, message: str, span: Span, *, hint: str | None = None) -> None:
+        """Note something that may be meant."""
+        self._add(Problem(code, message, *self._place(span), hint, "warning"))
+
+    def unknown(self, code: str, message: str, span: Span, *, word: str, known: Iterable[str], hint: str) -> None:
+        """Note an unknown word, with the known ones that are near, or else with *hint*."""
+        near = suggestion_hint(word, known) if len(self._problems) < SUGGESTED_MAX else None
+        self._add(Problem(code, message, *self._place(span), near or hint))
+
+    def _place(self, span: Span) -> tuple[str, int, int, int]:
+        return (self.source.file, *self.source.place_span(span))
+
+    def _add(self, problem: Problem) -> None:
+        if not self.is_full:
+            self._problems.append(problem)
+
+    def sorted(self) -> tuple[Problem, ...]:
+        """Return all problems in the order of the text, each once."""
+        unique = dict.fromkeys(self._problems)
+        return tuple(sorted(unique, key=lambda each: (each.line, each.column, each.severity, each.code)))

@@ -1,0 +1,45 @@
+"""A saga file, from its text to the saga or to all that is wrong with it (rule F5).
+
+Nothing is called, fetched or written. Neither jsonschema nor rich is needed, and CEL only by a saga that uses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sagactl.core.saga import Saga, ToolFacts
+from sagactl.spec.check import check_saga
+from sagactl.spec.findings import Findings
+from sagactl.spec.positions import read_yaml
+from sagactl.spec.problem import InvalidSagaError, Problem
+from sagactl.spec.shape import read_saga
+from sagactl.spec.source import Source, decode
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A saga that can run, what was noticed all the same, and the text for showing it."""
+
+    saga: Saga
+    warnings: tuple[Problem, ...]
+    source_text: str
+
+
+def load_saga(text: bytes | str, *, file: str, tools: Mapping[str, ToolFacts]) -> Loaded:
+    """Load the saga in *text*; *file* is only its name. Raises InvalidSagaError with every problem."""
+    source, unreadable = decode(text, file)
+    findings = Findings(source)
+    if unreadable is not None:
+        findings.error(unreadable.code, unreadable.message, unreadable.span, hint=unreadable.hint)
+        raise _invalid(source, findings)
+    root = read_yaml(source, findings)
+    draft = None if root is None else read_saga(root, findings)
+    saga = None if draft is None else check_saga(draft, tools, findings)
+    if saga is None or findings.has_errors:
+        raise _invalid(source, findings)
+    return Loaded(saga, findings.sorted(), source.text)
+
+
+def _invalid(source: Source, findings: Findings) -> InvalidSagaError:
+    return InvalidSagaError(source.file, findings.sorted(), source.text)
