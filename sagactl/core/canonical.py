@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Final, TypeAlias, cast
 
 Json: TypeAlias = "bool | int | Decimal | str | list[Json] | dict[str, Json] | None"
@@ -30,13 +30,31 @@ class NotJsonError(ValueError):
 
 
 def canonical(value: Json) -> str:
-    """Spell *value*; raises NotJsonError for NaN, infinity and types that JSON lacks."""
+    """Spell *value*; raises NotJsonError for NaN, infinity, half characters and types that JSON lacks."""
     try:
-        return _fast(value)
+        text = _fast(value)
     except TypeError:
-        return _spell(value)
+        text = _spell_slowly(value)
     except (ValueError, RecursionError) as error:
         raise NotJsonError(str(error)) from None
+    _refuse_halves(text)
+    return text
+
+
+def _spell_slowly(value: Json) -> str:
+    try:
+        return _spell(value)
+    except (TypeError, RecursionError) as error:
+        raise NotJsonError(str(error)) from None
+
+
+def _refuse_halves(text: str) -> None:
+    if text.isascii():
+        return
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise NotJsonError("half of a surrogate pair is no character") from None
 
 
 def _spell(value: object) -> str:
@@ -71,7 +89,15 @@ def parse(text: str | bytes) -> Json:
     except ValueError as error:
         raise NotJsonError(str(error)) from None
     check_nesting(value)
+    _refuse_half_characters(text, value)
     return cast("Json", value)
+
+
+def _refuse_half_characters(text: str | bytes, value: object) -> None:
+    """Look for halves of surrogate pairs where there can be any: as escapes, and (json lets them pass) as bytes."""
+    has_escapes = "\\u" in text if isinstance(text, str) else b"\\u" in text
+    if has_escapes or not text.isascii():
+        canonical(cast("Json", value))
 
 
 def parse_trusted(text: str) -> Json:
@@ -97,13 +123,16 @@ def _children(value: object) -> Sequence[object]:
 
 def digest(value: Json) -> str:
     """Return the SHA-256 of the canonical spelling, in hexadecimal."""
-    return hashlib.sha256(canonical(value).encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(canonical(value).encode()).hexdigest()
 
 
 def _parse_decimal(text: str) -> Decimal:
     if len(text) > DIGITS_MAX:
         raise NotJsonError(f"a number of more than {DIGITS_MAX} digits")
-    number = Decimal(text)
+    try:
+        number = Decimal(text)
+    except InvalidOperation:  # an exponent beyond what a Decimal can hold
+        raise NotJsonError(f"the number {text} is out of range") from None
     if abs(number.adjusted()) > DIGITS_MAX:
         raise NotJsonError(f"the number {text} is out of range")
     return number
