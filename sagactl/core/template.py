@@ -115,12 +115,12 @@ def parse_template(value: Json) -> Template:
     if isinstance(value, list):
         items = tuple(parse_template(item) for item in value)
         if all(isinstance(item, Literal) for item in items):
-            return Literal(value)
+            return Literal([item.value for item in items if isinstance(item, Literal)])
         return ListOf(items)
     if isinstance(value, dict):
         entries = tuple((key, parse_template(child)) for key, child in value.items())
         if all(isinstance(child, Literal) for _, child in entries):
-            return Literal(value)
+            return Literal({key: child.value for key, child in entries if isinstance(child, Literal)})
         return MapOf(entries)
     return Literal(value)
 
@@ -229,6 +229,22 @@ def render(template: Template, scope: Scope, evaluator: Evaluator) -> Json:
 
 
 def _value_of(found: Reference | Expression, scope: Scope, evaluator: Evaluator) -> Json:
+    if isinstance(found, Reference) and found.path[0] == "secrets":
+        return {SECRET_MARK: str(found.path[1])}
+    value = _evaluate(found, scope, evaluator)
+    if _names_secret(value):
+        raise ExpressionError(f"data can't name a secret: there is a key {SECRET_MARK} in {found.text}")
+    return value
+
+
+def _names_secret(value: object) -> bool:
+    """Tell whether data holds what we write for a secret: resolving it would let data choose a secret (E19, X1)."""
+    if isinstance(value, Mapping):
+        return SECRET_MARK in value or any(map(_names_secret, value.values()))
+    return isinstance(value, list) and any(map(_names_secret, value))
+
+
+def _evaluate(found: Reference | Expression, scope: Scope, evaluator: Evaluator) -> Json:
     if isinstance(found, Reference):
         return _follow(found, scope)
     if "output" in scope and scope["output"] is None and any(path[0] == "output" for path in found.paths):
@@ -238,13 +254,11 @@ def _value_of(found: Reference | Expression, scope: Scope, evaluator: Evaluator)
 
 def _follow(reference: Reference, scope: Scope) -> Json:
     root = str(reference.path[0])
-    if root == "secrets":
-        return {SECRET_MARK: str(reference.path[1])}
     if root not in scope:
         raise ExpressionError(f"{root} is not known here, in {reference.text}")
     value = scope[root]
     for depth, step in enumerate(reference.path[1:], start=1):
-        if value is None and root == "output":
+        if value is None and reference.path[:depth] == ("output",):
             return None  # the action left no output: its compensation is told so by null (E7)
         value = _descend(value, step, reference, depth)
     return cast("Json", value)
@@ -277,8 +291,9 @@ def _kind(value: object) -> str:
 def _as_text(part: Reference | Expression, value: Json) -> str:
     if isinstance(value, str):
         return value
-    if value is None:
-        raise ExpressionError(f"null can't be part of a text, in {part.text}")
+    if value is None or _names_secret(value):
+        what = "null" if value is None else "a secret"
+        raise ExpressionError(f"{what} can't be part of a text, in {part.text}")
     return canonical(value)
 
 
