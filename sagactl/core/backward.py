@@ -189,7 +189,7 @@ def _offer_next(saga: Saga, state: RunState, step_id: str, at_ms: int) -> None:
 
 
 def begin_undo(saga: Saga, state: RunState, action: Operation, at_ms: int) -> None:
-    """Note that the undo of *action* begins: what it waited for is over, and the turn of the item before it has come."""
+    """Note that the undo of *action* begins: its waiting is over, and the turn of the item before it has come."""
     state.operations[action].due_ms = None
     if state.backward is not None and state.backward.next_item.get(action.step) == action:
         _offer_next(saga, state, action.step, at_ms)

@@ -230,7 +230,7 @@ def _go_on(turn: _Turn) -> Next | None:
     candidate = next(candidates(turn.saga, turn.state, turn.world), None)
     if candidate is None:
         return None
-    return Wait("slot", _next_wake(turn)) if turn.world.slots <= 0 else _start(turn, candidate)
+    return Wait("slot", _run_deadline(turn.state)) if turn.world.slots <= 0 else _start(turn, candidate)
 
 
 def _start(turn: _Turn, candidate: Candidate) -> Next:
@@ -323,8 +323,20 @@ def _missing_tool(turn: _Turn) -> str | None:
 
 
 def _next_wake(turn: _Turn) -> int | None:
-    known = [due for due in (_run_deadline(turn.state), first_timer_after(turn.state, turn.world.now_ms)) if due]
-    return min(known, default=None)
+    known = (_run_deadline(turn.state), _next_timer(turn))
+    return min((due_ms for due_ms in known if due_ms is not None), default=None)
+
+
+def _next_timer(turn: _Turn) -> int | None:
+    """Return when a timer that has not come yet can change something.
+
+    What is due and doesn't start waits for an answer, which wakes the driver anyhow. Only where a tool is missing must
+    later timers be looked for behind those that are due, as their tools may be there.
+    """
+    first = next_timer(turn.state)
+    if first is not None and first[0] <= turn.world.now_ms and not turn.world.missing_tools:
+        return None
+    return first_timer_after(turn.state, turn.world.now_ms)
 
 
 _RULES: Final[tuple[Callable[[_Turn], Next | None], ...]] = (

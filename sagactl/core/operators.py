@@ -29,7 +29,7 @@ from sagactl.core.records import (
 )
 from sagactl.core.saga import Saga
 from sagactl.core.state import OperationState, RunState, refill_budget, step_state
-from sagactl.core.transitions import Event, IllegalRecordError, Phase
+from sagactl.core.transitions import SETTLED_PHASES, Event, IllegalRecordError, Phase
 
 
 class Stand(StrEnum):
@@ -199,7 +199,9 @@ def _object_to_letter(saga: Saga, state: RunState, request: Request, at_ms: int)
 def _object_to_haste(state: RunState, op: OperationState, request: Request, at_ms: int) -> str | None:
     """E9: nobody can say "not done", or "undone by hand", while a call of the action may still land."""
     action = op if op.operation.direction is Direction.ACTION else state.operations[op.operation.other]
-    says_gone = request.resolution is Resolution.NOT_DONE or (action is not op and request.resolution is Resolution.DONE)
+    says_gone = request.resolution is Resolution.NOT_DONE or (
+        action is not op and request.resolution is Resolution.DONE
+    )
     if not says_gone or at_ms >= action.late_until_ms:
         return None
     seconds = -(-(action.late_until_ms - at_ms) // 1000)
@@ -268,9 +270,8 @@ def _wake(state: RunState, at_ms: int) -> None:
     idle_ms = at_ms - state.stuck.at_ms
     if state.deadline_ms is not None:
         state.deadline_ms += idle_ms
-    for _, _, operation in state.timers:
-        op = state.operations[operation]
-        if op.schedule_deadline_ms is not None and op.due_ms is not None:
+    for op in state.operations.values():
+        if op.schedule_deadline_ms is not None and op.phase not in SETTLED_PHASES:
             op.schedule_deadline_ms += idle_ms
     state.stuck = None
 
@@ -311,4 +312,3 @@ _RESOLUTION_EVENTS: Final = {
 
 def _is_decided(state: RunState, operation: Operation) -> bool:
     return operation.direction is Direction.COMPENSATION or step_state(state, operation.step).decided
-

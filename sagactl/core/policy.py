@@ -67,7 +67,7 @@ def _in_doubt(saga: Saga, op: OperationState, zone: Zone, at_ms: int) -> Phase:
         return Phase.RETRYING
     if policy is OnUnknown.PROBE and op.probes < PROBE_ATTEMPTS_MAX:
         return Phase.IN_DOUBT
-    if policy is OnUnknown.COMPENSATE:
+    if policy is OnUnknown.COMPENSATE and zone is Zone.BEFORE:
         return Phase.FAILED
     return _give_up(op, zone, Cause.IN_DOUBT, to_person=True)
 

@@ -33,6 +33,7 @@ from sagactl.core.records import (
     Request,
     Resolution,
     RunCreated,
+    RunStatus,
     Timer,
     Verb,
 )
@@ -58,7 +59,8 @@ class Plain:
         if expression not in self.values:
             raise ExpressionError(f"no value for {expression}")
         value = self.values[expression]
-        return value(scope) if callable(value) else value
+        found: Json = value(scope) if callable(value) else value
+        return found
 
     def check_arguments(self, tool: str, arguments: Json) -> str | None:
         """Return the objection written down for *tool*."""
@@ -146,7 +148,7 @@ def build_step(
 ) -> Step:
     """Build one step and note the facts of its tools in *tools*; *rest* holds fields of `Step` itself."""
     klass = spec.klass or StepClass.COMPENSABLE
-    has_undo = spec.undo and klass is StepClass.COMPENSABLE or "compensation" in rest or rest.pop("with_undo", False)
+    has_undo = rest.pop("with_undo", spec.undo and klass is StepClass.COMPENSABLE) or "compensation" in rest
     probe = f"probe.{step_id}" if spec.probe else None
     undo_probe = f"probe.undo_{step_id}" if spec.undo_probe else None
     tools[f"do.{step_id}"] = ToolFacts(
@@ -306,6 +308,10 @@ class Play:
         """Return the run's row; a fold of the log must give the same state."""
         assert replay(self.saga, self.records) == self.state
         return summarize(self.saga, self.state)
+
+    def status(self) -> RunStatus:
+        """Return where the run stands."""
+        return self.summary.status
 
     def of(self, kind: type[Any]) -> list[Any]:
         """Return the records of one kind."""

@@ -10,12 +10,12 @@ def test_a_rollback_of_a_terminated_run_gives_each_open_undo_a_fresh_budget() ->
     """E22: an operator's new rollback isn't bound by what the one that was terminated had used up."""
     play = Play(saga("a -> b", a={"undo_attempts": 2}))
     play.run({"b": ["reject"], "a'": ["retry"]})
-    assert play.summary.status is RunStatus.STUCK
+    assert play.status() is RunStatus.STUCK
     play.ask(Verb.TERMINATE)
-    assert play.summary.status is RunStatus.TERMINATED
+    assert play.status() is RunStatus.TERMINATED
     play.ask(Verb.ROLLBACK)
     play.run({"a'": ["retry", "ok"]})
-    assert play.summary.status is RunStatus.ROLLED_BACK
+    assert play.status() is RunStatus.ROLLED_BACK
     assert play.calls == ["a", "b", "a'", "a'", "a'", "a'"]
     assert play.summary.not_undone == ()
 
@@ -52,7 +52,7 @@ def test_an_item_that_must_be_probed_first_holds_back_the_items_before_it() -> N
     play.answer("f[1]", "reject")
     play.answer("f[2]?".rstrip("?"), "dunno")
     play.run({"f[2]?": ["dunno", "ok"]})
-    assert play.summary.status is RunStatus.ROLLED_BACK
+    assert play.status() is RunStatus.ROLLED_BACK
     assert play.calls[-3:] == ["f[2]?", "f[2]'", "f[0]'"]
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sagactl.core.records import Cause, RunStatus, Verb
+from sagactl.core.records import Cause, Intent, RunStatus, Verb
 from sagactl.core.world import MakeCall
-from tests.core.builders import Play, operation, saga, spell
+from tests.core.builders import Play, saga, spell
 
 
 def test_a_dead_letter_before_the_pivot_makes_the_run_stuck_though_another_step_waits_for_its_retry() -> None:
@@ -13,7 +13,7 @@ def test_a_dead_letter_before_the_pivot_makes_the_run_stuck_though_another_step_
     play.turn()
     play.answer("b", "retry")
     play.answer("a", "lost")
-    assert play.summary.status is RunStatus.STUCK
+    assert play.status() is RunStatus.STUCK
 
 
 def test_a_retry_by_a_person_waits_until_a_lost_drivers_call_cannot_land_any_more() -> None:
@@ -22,7 +22,7 @@ def test_a_retry_by_a_person_waits_until_a_lost_drivers_call_cannot_land_any_mor
     play.turn()
     play.now = 1_000
     play.claim(calls_ended=False)
-    assert play.summary.status is RunStatus.STUCK
+    assert play.status() is RunStatus.STUCK
     play.ask(Verb.RETRY, "a")
     assert play.under_way == {}
     play.now = 14_999
@@ -40,7 +40,7 @@ def test_a_fresh_budget_of_time_begins_with_the_first_call_it_pays_for() -> None
     play.now += 60_000
     play.missing = frozenset()
     play.turn()
-    assert play.under_way[operation("a")].intent.deadline_ms == play.now + 5_000
+    assert play.of(Intent)[-1].deadline_ms == play.now + 5_000
 
 
 def test_a_retry_that_comes_after_the_key_retention_is_not_made() -> None:
@@ -51,7 +51,7 @@ def test_a_retry_that_comes_after_the_key_retention_is_not_made() -> None:
     play.now = 60_000
     play.claim()
     assert play.calls == ["a"]
-    assert play.summary.status is RunStatus.STUCK
+    assert play.status() is RunStatus.STUCK
     assert play.summary.cause is Cause.IN_DOUBT
 
 

@@ -26,7 +26,7 @@ def test_a_run_that_is_being_terminated_takes_no_other_request() -> None:
     assert play.ask(Verb.CANCEL).disposition is Disposition.REFUSED
     assert play.ask(Verb.TERMINATE).detail == "the run is being terminated already"
     play.answer("a", "ok")
-    assert play.summary.status is RunStatus.TERMINATED
+    assert play.status() is RunStatus.TERMINATED
 
 
 def test_a_request_deferred_at_the_pivot_is_answered_when_the_run_is_terminated() -> None:
@@ -37,7 +37,7 @@ def test_a_request_deferred_at_the_pivot_is_answered_when_the_run_is_terminated(
     assert play.ask(Verb.CANCEL).disposition is Disposition.DEFERRED
     play.ask(Verb.TERMINATE)
     play.answer("p", "lost")
-    assert play.summary.status is RunStatus.TERMINATED
+    assert play.status() is RunStatus.TERMINATED
     assert [record.disposition for record in play.of(Operator)] == ["deferred", "accepted", "void"]
 
 
@@ -73,7 +73,7 @@ def test_nobody_can_say_not_done_while_a_lost_drivers_call_may_still_land() -> N
     assert answer.detail == "a call of a by a driver that was lost may still land: look again in 13 s"
     play.now = 15_000
     assert play.resolve("a", Resolution.NOT_DONE).disposition is Disposition.ACCEPTED
-    assert play.summary.status is RunStatus.ROLLED_BACK
+    assert play.status() is RunStatus.ROLLED_BACK
 
 
 def test_nobody_can_say_undone_by_hand_while_the_action_may_still_land() -> None:
@@ -81,7 +81,7 @@ def test_nobody_can_say_undone_by_hand_while_the_action_may_still_land() -> None
     play = Play(saga("a", a={"null_safe": False, "timeout": 5_000}))
     play.turn()
     play.claim(calls_ended=False)
-    assert play.summary.status is RunStatus.STUCK
+    assert play.status() is RunStatus.STUCK
     assert play.resolve("a'", Resolution.DONE).disposition is Disposition.REFUSED
     play.now = 15_000
     assert play.resolve("a'", Resolution.DONE).disposition is Disposition.ACCEPTED
@@ -94,4 +94,4 @@ def test_an_item_can_be_refused_retried_and_refused_again() -> None:
     assert play.run().status is RunStatus.STUCK
     play.ask(Verb.RETRY, "f[0]")
     assert play.summary.dead_letters == 2
-    assert play.summary.status is RunStatus.STUCK
+    assert play.status() is RunStatus.STUCK

@@ -12,6 +12,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from sagactl.core.advance import Turn, advance
 from sagactl.core.canonical import Json, canonical
@@ -148,7 +149,7 @@ class Simulation:
         self.log.fence = 1
         self.log.keep([self._first_record(), DriverClaimed(0, 1, HOLDER, calls_ended=True)], 1)
         for at_ms, verb, is_past_pivot in trouble.requests:
-            self.at(at_ms, lambda verb=verb, is_past=is_past_pivot: self.submit(Verb(verb), is_past_pivot=is_past))
+            self.at(at_ms, partial(self.submit, Verb(verb), is_past_pivot=is_past_pivot))
         if trouble.missing_until_ms:
             self.missing = frozenset({trouble.missing_tool or ""})
             self.at(trouble.missing_until_ms, self._find_tool)

@@ -114,7 +114,9 @@ class Effects:
             elif line["what"] == "effect":
                 there[place] += 1
                 has_barrier = self.evidence.tool_of(op)["late_safe"]  # then only an undo that acted bars the way
-                self.findings.check(has_barrier or place not in undone, f"S6: {spell(op)} took effect after its undo began")
+                self.findings.check(
+                    has_barrier or place not in undone, f"S6: {spell(op)} took effect after its undo began"
+                )
             elif line["what"] in {"undo", "by_hand"}:
                 there[place] -= 1
 

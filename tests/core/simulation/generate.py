@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sagactl.core.canonical import Json
@@ -46,53 +46,49 @@ class Plan:
     trouble: Trouble
 
 
+@dataclass
+class _Draft:
+    rng: random.Random
+    data: dict[str, Json]
+    tools: dict[str, ToolFacts] = field(default_factory=dict)
+    steps: list[Step] = field(default_factory=list)
+
+
 def generate(seed: int) -> Plan:
     """Return the plan of *seed*, always the same."""
     rng = random.Random(seed)
-    data: dict[str, Json] = {"who": f"customer {seed}"}
-    tools: dict[str, ToolFacts] = {}
-    steps = tuple(_draw_steps(rng, data, tools))
+    draft = _Draft(rng, {"who": f"customer {seed}"})
+    _draw_steps(draft)
     saga = Saga(
         "sim",
-        steps,
-        tools,
+        tuple(draft.steps),
+        draft.tools,
         settle_timeout_ms=rng.choice([1_000, 5_000, 30_000]),
         compensation_concurrency=rng.choice([1, 1, 1, 2, 3]),
     )
-    traits = {step.id: _traits(step, tools) for step in steps}
-    return Plan(seed, saga, traits, data, _draw_trouble(rng, saga))
+    traits = {step.id: _traits(step, draft.tools) for step in draft.steps}
+    return Plan(seed, saga, traits, draft.data, _draw_trouble(rng, saga))
 
 
-def _draw_steps(rng: random.Random, data: dict[str, Json], tools: dict[str, ToolFacts]) -> list[Step]:
-    steps: list[Step] = []
+def _draw_steps(draft: _Draft) -> None:
+    rng = draft.rng
     before = [f"a{n}" for n in range(rng.randint(1, 4))]
     for place, step_id in enumerate(before):
         needs = tuple(sorted(rng.sample(before[:place], rng.randint(0, place)))) if rng.random() < 0.8 else ()
-        steps.append(_draw_step(rng, step_id, needs, steps, data, tools))
+        kinds = [StepClass.COMPENSABLE, StepClass.READ_ONLY, StepClass.NOT_UNDOABLE]
+        _draw_step(draft, step_id, needs, rng.choices(kinds, weights=[8, 1, 1])[0])
     barrier = before
     for pivot in ["p", "q"][: rng.choice([0, 1, 1, 2])]:
-        klass = StepClass.PIVOT if pivot == "p" else StepClass.RETRIABLE
-        steps.append(_draw_step(rng, pivot, tuple(barrier), steps, data, tools, klass))
+        _draw_step(draft, pivot, tuple(barrier), StepClass.PIVOT if pivot == "p" else StepClass.RETRIABLE)
         behind = [f"{pivot}{n}" for n in range(rng.randint(0, 2))]
         for place, step_id in enumerate(behind):
             needs = (pivot, *behind[:place]) if rng.random() < 0.5 else (pivot,)
-            steps.append(_draw_step(rng, step_id, needs, steps, data, tools, StepClass.RETRIABLE))
+            _draw_step(draft, step_id, needs, StepClass.RETRIABLE)
         barrier = [pivot, *behind]
-    return steps
 
 
-def _draw_step(
-    rng: random.Random,
-    step_id: str,
-    needs: tuple[str, ...],
-    steps: list[Step],
-    data: dict[str, Json],
-    tools: dict[str, ToolFacts],
-    klass: StepClass | None = None,
-) -> Step:
-    klass = klass or rng.choices(
-        [StepClass.COMPENSABLE, StepClass.READ_ONLY, StepClass.NOT_UNDOABLE], weights=[8, 1, 1]
-    )[0]
+def _draw_step(draft: _Draft, step_id: str, needs: tuple[str, ...], klass: StepClass) -> None:
+    rng, data, tools = draft.rng, draft.data, draft.tools
     fields: dict[str, Any] = {}
     arguments: dict[str, Json] = {"who": "${{ input.who }}", "nonce": "${{ draw() }}"}
     may_branch = step_id not in {"p", "q"}
@@ -106,7 +102,7 @@ def _draw_step(
     if rng.random() < 0.05:
         data[f"guard_{step_id}"] = rng.random() < 0.6
         fields["guard"] = f"${{{{ input.guard_{step_id} }}}}"
-    plain = [step.id for step in steps if step.id in needs and step.when is None and step.foreach is None]
+    plain = [step.id for step in draft.steps if step.id in needs and step.when is None and step.foreach is None]
     if plain and rng.random() < 0.5:
         arguments["before"] = f"${{{{ steps.{rng.choice(plain)}.output.id }}}}"
     fields["compensate_failed"] = rng.choices(list(CompensateFailed), weights=[86, 7, 7])[0]
@@ -118,7 +114,7 @@ def _draw_step(
     step = build_step(step_id, needs, replace(spec, arguments=arguments), fields, tools)
     if klass is StepClass.READ_ONLY:
         tools[step.action.tool] = replace(tools[step.action.tool], read_only=True)
-    return step
+    draft.steps.append(step)
 
 
 def _draw_spec(rng: random.Random, klass: StepClass) -> Spec:

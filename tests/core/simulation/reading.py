@@ -49,7 +49,9 @@ class Reading:
             if kind == "driver_claimed":
                 self._check(record["fence"] > self.fence, "C1", "a fence does not grow")
                 self.fence = record["fence"]
-            self._check(writer == self.fence or self.seq == 1, "C1", f"written under fence {writer}, the run's is {self.fence}")
+            self._check(
+                writer == self.fence or self.seq == 1, "C1", f"written under fence {writer}, the run's is {self.fence}"
+            )
             self._check((self.seq == 1) == (kind == "run_created"), "L5", "a log begins with run created, once")
             if self.ended is not None:
                 self._check(kind in {"operator", "driver_claimed"}, "L5", f"{kind} after the end")
@@ -398,7 +400,11 @@ class Reading:
         known = self.of(record["operation"])
         action = self.of(other(known.op)) if known.op[2] == "compensation" else known
         unknowable = known.op[2] == "compensation" and not known.is_touched and action.doubt
-        self._check(self.has_given_up(known, record["at_ms"]) or unknowable, "E5", f"{spell(known.op)}: a dead letter with tries left")
+        self._check(
+            self.has_given_up(known, record["at_ms"]) or unknowable,
+            "E5",
+            f"{spell(known.op)}: a dead letter with tries left",
+        )
         self._check(not known.is_dead, "L5", f"{spell(known.op)}: a second dead letter")
         known.is_dead = True
         self.dead_ever.add(known.op)
@@ -422,7 +428,7 @@ class Reading:
         self._check(before in {None, "deferred"}, "E22", f"{request['id']} is answered twice")
         self.answers[request["id"]] = disposition
         if disposition == "void":
-            self._check(self.pivot_passed or self._is_ending(), "E13", f"{request['id']} is void before the pivot passed")
+            self._check(self.pivot_passed or self._is_ending(), "E13", f"{request['id']} is void too early")
         if disposition != "accepted":
             return
         self.accepted.append((self.seq, request))
@@ -433,9 +439,7 @@ class Reading:
         elif verb == "rollback":
             self.may_go_past_pivot |= request["past_pivot"] and bool(request["reason"])
         if verb in {"cancel", "rollback"} and self.turned_at is None:
-            self._check(
-                not self.pivot_passed or self.may_go_past_pivot, "S9", f"{verb} accepted behind the pivot"
-            )
+            self._check(not self.pivot_passed or self.may_go_past_pivot, "S9", f"{verb} accepted behind the pivot")
         if self.ended is not None and verb in {"cancel", "rollback"}:
             self.ended = None
             self._begin_again()
