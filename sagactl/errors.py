@@ -87,6 +87,8 @@ class StorageError(SagactlError):
     """The operator must see to the log's disk or database; never a step's failure (rule E18)."""
 
     default_code = "storage"
+    durable: bool | None = False
+    """Whether what was to be written is in the log all the same; None: nobody can tell (E18)."""
 
 
 class DamagedLogError(StorageError):

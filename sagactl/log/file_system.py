@@ -1,0 +1,127 @@
+"""The folder and the file of a log: private, no symlink, on a file system that this host alone writes to.
+
+SQLite makes its files readable as the umask says and follows a symlink at their path, so the database is made here
+first, empty, exclusive and 0600; its `-wal` and `-shm` take its mode. A file that was just made is durable only with
+its folder's entry, and SQLite ignores a failing sync of the folder, so the folder is synced here as well.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+from sagactl.errors import StorageError
+
+_MOUNTS: Final = Path("/proc/self/mounts")
+_NETWORK_TYPES: Final = frozenset(
+    {"nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "ncpfs", "afs", "ceph", "lustre", "gpfs", "9p", "ocfs2"}
+    | {"fuse.sshfs", "fuse.glusterfs", "fuse.s3fs", "fuse.gcsfuse", "fuse.rclone", "fuse.ceph", "fuse.davfs", "davfs"}
+)
+"""File systems that other hosts may write to as well, or whose locks and shared memory end at this host."""
+
+
+def make_private_folder(folder: Path) -> None:
+    """Make *folder* and what is missing above it, 0700 whatever the umask; raises StorageError."""
+    missing = []
+    while not folder.exists():
+        missing.append(folder)
+        folder = folder.parent
+    for each in reversed(missing):
+        try:
+            each.mkdir(mode=0o700)
+            each.chmod(0o700)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise _cannot("make the folder", each, error) from error
+        sync_folder(each.parent)
+
+
+def make_private_file(path: Path) -> bool:
+    """Make an empty file, 0600 whatever the umask, and sync its folder; False where there is one already."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags, 0o600)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise _cannot("make", path, error) from error
+    try:
+        os.fchmod(descriptor, 0o600)
+    finally:
+        os.close(descriptor)
+    sync_folder(path.parent)
+    return True
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the entries of *folder* durable; raises StorageError."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        if error.errno == errno.EINVAL:
+            return  # a file system that can't sync folders keeps their entries in order by itself
+        raise _cannot("sync the folder", folder, error) from error
+
+
+def refuse_odd_file(path: Path) -> None:
+    """Raise StorageError where a symlink, a folder or a device stands at *path*."""
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise _cannot("look at", path, error) from error
+    if stat.S_ISLNK(mode):
+        raise StorageError(f"{path} is a symbolic link", code="unsafe-path", hint="name the file itself with --log")
+    if not stat.S_ISREG(mode):
+        raise StorageError(f"{path} is no file", code="unsafe-path", hint="name a file with --log")
+
+
+def refuse_network(folder: Path) -> None:
+    """Raise StorageError where *folder* lies on a file system that several hosts may share."""
+    found = find_mount(folder)
+    if found is not None and found[1] in _NETWORK_TYPES and found[0] != "/":  # the root is this machine's own
+        raise StorageError(
+            f"{folder} lies on a network file system ({found[1]}, mounted at {found[0]})",
+            code="network-file-system",
+            hint="name a file on a local disk with --log or SAGACTL_LOG",
+        )
+
+
+def find_mount(folder: Path, mounts: Path = _MOUNTS) -> tuple[str, str] | None:
+    """Return mount point and type of the file system that *folder* lies on, or None where the system doesn't say."""
+    try:
+        lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return None
+    real = os.path.realpath(folder)
+    best: tuple[str, str] | None = None
+    for line in lines:
+        words = line.split(" ")
+        if len(words) < 3:
+            continue
+        point = _unescape(words[1])
+        is_above = real == point or real.startswith(point.rstrip("/") + "/")
+        if is_above and (best is None or len(point) >= len(best[0])):
+            best = point, words[2]
+    return best
+
+
+def _unescape(text: str) -> str:
+    for code in ("040", "011", "012", "134"):
+        text = text.replace(f"\\{code}", chr(int(code, 8)))
+    return text
+
+
+def _cannot(what: str, path: Path, error: OSError) -> StorageError:
+    code = "disk-full" if error.errno in {errno.ENOSPC, errno.EDQUOT} else "storage"
+    hint = "name another place with --log or SAGACTL_LOG"
+    return StorageError(f"can't {what} {path}: {error.strerror}", code=code, hint=hint)

@@ -1,0 +1,306 @@
+"""The saga log without a disk: for tests, of sagactl and of those who write sagas and tools for it.
+
+It keeps the rules of the protocol, not durability: real encoded records in a real chain, fences, leases, keys and dead
+letters, under one lock. What is read back went through the codec, so a value that the log would not give back as it
+was shows here as well.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from sagactl.core.canonical import Json, digest
+from sagactl.core.records import AT_REST, Holder, Record, Request, RunStatus
+from sagactl.log.audit import WHOLE_LOG, Evidence, Letter, verify_run
+from sagactl.log.base import (
+    Batch,
+    Captured,
+    Creation,
+    DeadLetter,
+    Finding,
+    Lease,
+    NewRun,
+    RunFilter,
+    RunRow,
+    StoredRecord,
+    Verification,
+)
+from sagactl.log.chain import Link, encode_all, follow, genesis_hash, link
+from sagactl.log.codec import decode_request, encode_request, spell
+from sagactl.log.definitions import check_definition, definition_lost
+from sagactl.log.effects import CloseLetters, OpenLetter, row_effect
+from sagactl.log.leases import Granted, LeaseClock, Standing, grant, judge
+from sagactl.log.rows import (
+    FOUND_MAX,
+    busy,
+    check_new,
+    claimed_record,
+    created_record,
+    cut_captured,
+    first_row,
+    key_taken,
+    next_row,
+    no_run,
+    run_exists,
+)
+
+
+@dataclass(slots=True)
+class _Run:
+    row: RunRow
+    key_is_explicit: bool
+    links: list[Link]
+    fence: int = 0
+    granted: Granted | None = None
+    requests: dict[str, str] = field(default_factory=dict)
+    answered: set[str] = field(default_factory=set)
+    captured: list[Captured] = field(default_factory=list)
+    captured_bytes: int = 0
+
+
+class MemoryLog:
+    """A log that ends with the process; see the essay above."""
+
+    def __init__(self, *, clock: LeaseClock | None = None) -> None:
+        self._clock = clock or LeaseClock()
+        self._lock = threading.Lock()
+        self._runs: dict[str, _Run] = {}
+        self._definitions: dict[str, str] = {}
+        self._letters: list[DeadLetter] = []
+        self._asked: list[tuple[str, str]] = []
+
+    def create(self, new: NewRun, *, holder: Holder | None) -> Creation:
+        """Create the run and, with a *holder*, claim it; see the protocol."""
+        check_new(new)
+        with self._lock:
+            found = self._find_key(new)
+            if found is not None:
+                if found.input_digest != digest(new.input):
+                    raise key_taken(new, found.run_id)
+                return Creation(found.run_id, is_new=False, lease=None)
+            if new.run_id in self._runs:
+                raise run_exists(new.run_id)
+            return self._create(new, holder)
+
+    def _find_key(self, new: NewRun) -> RunRow | None:
+        for run in self._runs.values():
+            is_kept = run.key_is_explicit or run.row.status is not RunStatus.ROLLED_BACK
+            if new.key is not None and run.row.key == new.key and run.row.saga == new.saga and is_kept:
+                return run.row
+        return None
+
+    def _create(self, new: NewRun, holder: Holder | None) -> Creation:
+        definition, at_ms = digest(new.definition), self._clock.wall_ms()
+        records: list[Record] = [created_record(new, definition, at_ms)]
+        if holder is not None:
+            records.append(claimed_record(at_ms, 1, holder, calls_ended=True))
+        links = link(new.run_id, 0, genesis_hash(new.run_id), encode_all(records))
+        row = first_row(new, definition, at_ms, links[-1].seq, links[-1].hash)
+        run = _Run(replace(row, holder=holder), new.key_is_explicit, links)
+        if holder is not None:
+            run.fence, run.granted = 1, grant(self._clock)
+        self._definitions.setdefault(definition, spell(new.definition))
+        self._runs[new.run_id] = run
+        return Creation(new.run_id, is_new=True, lease=None if holder is None else Lease(new.run_id, 1, holder))
+
+    def claim(self, run_id: str, *, holder: Holder) -> Lease:
+        """Take the run over; see the protocol."""
+        with self._lock:
+            run = self._find(run_id)
+            calls_ended = self._judge(run)
+            run.fence += 1
+            run.granted = grant(self._clock)
+            record = claimed_record(self._clock.wall_ms(), run.fence, holder, calls_ended=calls_ended)
+            run.links += link(run_id, run.row.seq, run.row.head, encode_all([record]))
+            last = run.links[-1]
+            run.row = replace(run.row, seq=last.seq, head=last.hash, updated_at_ms=last.at_ms, holder=holder)
+            return Lease(run_id, run.fence, holder)
+
+    def _judge(self, run: _Run) -> bool:
+        """Tell whether the last driver's calls have ended for certain; raises BusyError while its lease is good."""
+        if run.row.holder is None or run.granted is None:
+            return True
+        standing = judge(self._clock, run.row.holder, run.granted)
+        if standing is Standing.GOOD:
+            raise busy(run.row.run_id, run.row.holder)
+        return standing is Standing.VOID
+
+    def _find(self, run_id: str) -> _Run:
+        if run_id not in self._runs:
+            raise no_run(run_id)
+        return self._runs[run_id]
+
+    def _holds(self, lease: Lease) -> bool:
+        run = self._runs.get(lease.run_id)
+        return run is not None and run.granted is not None and run.fence == lease.fence
+
+    def renew(self, leases: Sequence[Lease]) -> list[Lease]:
+        """Prolong leases; return those that are lost."""
+        with self._lock:
+            for lease in leases:
+                if self._holds(lease):
+                    self._runs[lease.run_id].granted = grant(self._clock)
+            return [lease for lease in leases if not self._holds(lease)]
+
+    def release(self, leases: Sequence[Lease]) -> None:
+        """Give leases back."""
+        with self._lock:
+            for lease in leases:
+                if self._holds(lease):
+                    run = self._runs[lease.run_id]
+                    run.granted = None
+                    run.row = replace(run.row, holder=None)
+
+    def append(self, batches: Sequence[Batch]) -> list[Lease]:
+        """Append all batches; return the leases that are lost."""
+        encoded = [encode_all(batch.records) for batch in batches]
+        with self._lock:
+            refused = []
+            for batch, columns in zip(batches, encoded, strict=True):
+                run = self._runs.get(batch.lease.run_id)
+                if run is None or not self._holds(batch.lease) or run.row.seq != batch.after_seq:
+                    refused.append(batch.lease)
+                    continue
+                links = link(batch.lease.run_id, batch.after_seq, run.row.head, columns)
+                self._append(run, batch, links)
+            return refused
+
+    def _append(self, run: _Run, batch: Batch, links: list[Link]) -> None:
+        if links:
+            last = links[-1]
+            run.links += links
+            run.row = next_row(run.row, batch.summary, last.at_ms, last.seq, last.hash)
+            for record, placed in zip(batch.records, links, strict=True):
+                self._apply(run.row, record, placed.seq)
+        for each in batch.captured:
+            text, size = cut_captured(each.text, run.captured_bytes)
+            if size > 0:
+                run.captured.append(replace(each, text=text))
+                run.captured_bytes += size
+        run.answered.update(batch.answered)
+
+    def _apply(self, row: RunRow, record: Record, seq: int) -> None:
+        is_open = [letter.run_id == row.run_id and letter.closed_at_ms is None for letter in self._letters]
+        match row_effect(record):
+            case OpenLetter(operation, reason, failure, at_ms):
+                known = {letter.operation for letter, open_ in zip(self._letters, is_open, strict=True) if open_}
+                if operation not in known:
+                    self._letters.append(DeadLetter(row.run_id, row.saga, seq, operation, reason, failure, at_ms))
+            case CloseLetters(operation, at_ms):
+                self._letters = [
+                    replace(letter, closed_at_ms=at_ms) if open_ and operation in {None, letter.operation} else letter
+                    for letter, open_ in zip(self._letters, is_open, strict=True)
+                ]
+            case None:
+                pass
+
+    def read(self, run_id: str, *, after_seq: int = 0) -> Iterator[StoredRecord]:
+        """Yield the records in order, each verified."""
+        with self._lock:
+            links = list(self._find(run_id).links)
+        start = min(max(after_seq, 0), len(links))
+        head = links[start - 1].hash if start > 0 else genesis_hash(run_id)
+        yield from follow(run_id, start, head, links[start:])
+
+    def definition(self, digest: str) -> dict[str, Json]:
+        """Return a definition by its digest."""
+        with self._lock:
+            body = check_definition(digest, self._definitions.get(digest))
+        if body is None:
+            raise definition_lost(digest)
+        return body
+
+    def row(self, run_id: str) -> RunRow:
+        """Return the row of one run."""
+        with self._lock:
+            return self._find(run_id).row
+
+    def _newest_first(self) -> list[RunRow]:
+        return [run.row for run in reversed(self._runs.values())]
+
+    def find(self, prefix: str) -> list[RunRow]:
+        """Return the runs whose id begins with *prefix*."""
+        with self._lock:
+            return [row for row in self._newest_first() if row.run_id.startswith(prefix)][:FOUND_MAX]
+
+    def rows(self, which: RunFilter) -> tuple[list[RunRow], int]:
+        """Return the rows that fit and how many do."""
+        with self._lock:
+            fitting = [row for row in self._newest_first() if _fits(row, which)]
+        return (fitting[: which.limit] if which.limit > 0 else fitting), len(fitting)
+
+    def unfinished(self) -> list[str]:
+        """Return the ids of the runs that are not at rest."""
+        with self._lock:
+            return [run_id for run_id, run in self._runs.items() if run.row.status not in AT_REST]
+
+    def ask(self, run_id: str, request: Request) -> None:
+        """Write down an operator's request."""
+        with self._lock:
+            run = self._find(run_id)
+            if request.id not in run.requests:
+                run.requests[request.id] = encode_request(request)
+                self._asked.append((run_id, request.id))
+
+    def requests(self, run_ids: Sequence[str]) -> list[tuple[str, Request]]:
+        """Return the unanswered requests to these runs."""
+        with self._lock:
+            return [
+                (run_id, decode_request(self._runs[run_id].requests[request_id]))
+                for run_id, request_id in self._asked
+                if run_id in run_ids and request_id not in self._runs[run_id].answered
+            ]
+
+    def dead_letters(self, *, run_id: str | None = None, is_open: bool = True) -> list[DeadLetter]:
+        """Return dead letters, oldest first."""
+        with self._lock:
+            return [
+                letter
+                for letter in self._letters
+                if run_id in {None, letter.run_id} and not (is_open and letter.closed_at_ms is not None)
+            ]
+
+    def captured(self, run_id: str) -> list[Captured]:
+        """Return what the run's calls printed."""
+        with self._lock:
+            return list(self._runs[run_id].captured) if run_id in self._runs else []
+
+    def verify(self, run_id: str | None = None) -> Verification:
+        """Compute everything again and compare."""
+        with self._lock:
+            runs = {run_id: self._find(run_id)} if run_id is not None else dict(self._runs)
+            findings = [
+                Finding(WHOLE_LOG, None, definition_lost(name).message)
+                for name, body in self._definitions.items()
+                if check_definition(name, body) is None
+            ]
+            records, heads = 0, {}
+            for name, run in runs.items():
+                count, heads[name], problems = verify_run(name, run.links, partial(self._evidence, name))
+                records += count
+                findings += problems
+        return Verification(len(runs), records, heads, tuple(findings))
+
+    def _evidence(self, run_id: str) -> Evidence:
+        run = self._runs[run_id]
+        letters = tuple(
+            Letter(each.seq, each.operation, each.reason, each.failure, each.opened_at_ms, each.closed_at_ms)
+            for each in self._letters
+            if each.run_id == run_id
+        )
+        return Evidence(run.row, letters, run.fence)
+
+    def close(self) -> None:
+        """Keep everything: who holds this log can go on reading it."""
+
+
+def _fits(row: RunRow, which: RunFilter) -> bool:
+    return (
+        which.saga in {None, row.saga}
+        and (not which.statuses or row.status in which.statuses)
+        and (which.since_ms is None or row.created_at_ms >= which.since_ms)
+        and (which.until_ms is None or row.created_at_ms <= which.until_ms)
+    )

@@ -1,0 +1,34 @@
+"""Opening a log by what the settings call it: a path, or the address of a server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from sagactl.errors import InvalidError
+from sagactl.log.base import Log
+
+_SERVERS: Final = ("postgresql://", "postgres://")
+
+
+def open_log(target: str | Path, *, read_only: bool = False) -> Log:
+    """Return the log at *target*, made if need be; read-only, nothing is made or changed.
+
+    Raises StorageError, InvalidError where *target* names no kind of log, and NotFoundError where there is none to
+    read.
+    """
+    text = str(target)
+    if text.startswith(_SERVERS):
+        raise InvalidError(
+            "a log in PostgreSQL is not supported by this release",
+            code="not-supported",
+            hint="name a file with --log or SAGACTL_LOG",
+        )
+    if "://" in text:
+        message = f"{text!r} names no kind of log that sagactl knows"
+        raise InvalidError(message, code="invalid-config", hint="name a file with --log or SAGACTL_LOG")
+    if not text or "\0" in text:
+        raise InvalidError(f"{text!r} is no path of a log", code="invalid-config", hint="name a file with --log")
+    from sagactl.log.sqlite import SqliteLog
+
+    return SqliteLog(Path(target).expanduser(), read_only=read_only)

@@ -1,0 +1,162 @@
+"""The saga log in SQLite: the default, one file for all runs of a project.
+
+What it promises
+----------------
+* *Durable when it returns.* WAL mode with `synchronous=FULL`: each commit is synced, as honestly as the device does
+  it. Settings are read back on every open (`sqlite_open`).
+* *One writer at a time*, by `BEGIN IMMEDIATE` inside the gate (`gate`), so no transaction fails half-way because
+  another one came first, and no write ever meets a checkpoint.
+* *One commit for all who ask at once* (`group_commit`); one caller alone commits on its own thread.
+* *Fences are checked where they count*: in the transaction that writes. `(run_id, seq)` is unique besides, so two
+  drivers can't both append whatever happens.
+* *Trouble is a StorageError* and leaves the log usable; after a commit that raised, it says whether the records are
+  there (`sqlite_store`).
+
+How it is divided
+-----------------
+This module has the protocol's methods and no SQL. `sqlite_write` and `sqlite_read` have the statements, as plain
+functions over a connection; `sqlite_store` the transactions; `chain` and `codec` what a record is; `effects` what it
+does to dead letters; `leases` what a lease is worth; `verify` the audit. `memory` is the same log without a disk.
+
+What is deliberately not done: no pool of connections (one writer, and reads are short), no cache of rows (the row is
+read in the transaction that checks it), no statement by an ORM or by sqlite-utils on the way of an append.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from sagactl.core.canonical import Json
+from sagactl.core.records import Holder, Request
+from sagactl.errors import StorageError
+from sagactl.log import sqlite_read, sqlite_write
+from sagactl.log.base import (
+    Batch,
+    Captured,
+    Creation,
+    DeadLetter,
+    Lease,
+    NewRun,
+    RunFilter,
+    RunRow,
+    StoredRecord,
+    Verification,
+)
+from sagactl.log.checkpoint import Checkpointer
+from sagactl.log.group_commit import GroupCommit
+from sagactl.log.leases import LeaseClock
+from sagactl.log.rows import check_new
+from sagactl.log.sqlite_open import BUSY_MS, Connect, connect_plainly
+from sagactl.log.sqlite_reading import ReadingStore, Store
+from sagactl.log.sqlite_store import Work, WritingStore
+from sagactl.log.sqlite_write import EncodedBatch
+
+T = TypeVar("T")
+
+
+class SqliteLog:
+    """A log in the file at *path*; see the essay above. Safe to use from several threads, not across a fork."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        read_only: bool = False,
+        clock: LeaseClock | None = None,
+        busy_ms: int = BUSY_MS,
+        connect: Connect = connect_plainly,
+        checkpointer: Checkpointer | None = None,
+    ) -> None:
+        self.path = path
+        self._clock = clock or LeaseClock()
+        self._writer: WritingStore | None = None
+        self._store: Store
+        if read_only:
+            self._store = ReadingStore(path, busy_ms=busy_ms, connect=connect)
+        else:
+            self._writer = WritingStore(path, busy_ms=busy_ms, connect=connect, checkpointer=checkpointer)
+            self._store = self._writer
+        self._appending: GroupCommit[Sequence[EncodedBatch], list[Lease]] = GroupCommit(self._append_groups)
+
+    def _write(self, work: Work[T]) -> T:
+        if self._writer is None:
+            raise StorageError(f"the log {self.path} was opened only to read", code="read-only")
+        return self._writer.write(work)
+
+    def create(self, new: NewRun, *, holder: Holder | None) -> Creation:
+        """Create the run and, with a *holder*, claim it; see the protocol."""
+        check_new(new)
+        return self._write(lambda connection: sqlite_write.create_run(connection, new, holder, self._clock))
+
+    def claim(self, run_id: str, *, holder: Holder) -> Lease:
+        """Take the run over; see the protocol."""
+        return self._write(lambda connection: sqlite_write.claim_run(connection, run_id, holder, self._clock))
+
+    def renew(self, leases: Sequence[Lease]) -> list[Lease]:
+        """Prolong leases; return those that are lost."""
+        return self._write(lambda connection: sqlite_write.renew_leases(connection, leases, self._clock))
+
+    def release(self, leases: Sequence[Lease]) -> None:
+        """Give leases back."""
+        self._write(lambda connection: sqlite_write.release_leases(connection, leases))
+
+    def append(self, batches: Sequence[Batch]) -> list[Lease]:
+        """Append all batches durably, together with what other threads append; return the leases that are lost."""
+        return self._appending.submit([sqlite_write.encode_batch(batch) for batch in batches])
+
+    def _append_groups(self, groups: Sequence[Sequence[EncodedBatch]]) -> list[list[Lease]]:
+        batches = [batch for group in groups for batch in group]
+        refused = iter(self._write(lambda connection: sqlite_write.append_batches(connection, batches)))
+        return [[lease for _ in group for lease in next(refused)] for group in groups]
+
+    def read(self, run_id: str, *, after_seq: int = 0) -> Iterator[StoredRecord]:
+        """Yield the records in order, each verified."""
+        return sqlite_read.read_records(self._store, run_id, after_seq)
+
+    def definition(self, digest: str) -> dict[str, Json]:
+        """Return a definition by its digest."""
+        return self._store.read(lambda connection: sqlite_read.read_definition_body(connection, digest))
+
+    def row(self, run_id: str) -> RunRow:
+        """Return the row of one run."""
+        return self._store.read(lambda connection: sqlite_read.read_row(connection, run_id))
+
+    def find(self, prefix: str) -> list[RunRow]:
+        """Return the runs whose id begins with *prefix*."""
+        return self._store.read(lambda connection: sqlite_read.find_rows(connection, prefix))
+
+    def rows(self, which: RunFilter) -> tuple[list[RunRow], int]:
+        """Return the rows that fit and how many do."""
+        return self._store.read(lambda connection: sqlite_read.list_rows(connection, which))
+
+    def unfinished(self) -> list[str]:
+        """Return the ids of the runs that are not at rest."""
+        return self._store.read(sqlite_read.list_unfinished)
+
+    def ask(self, run_id: str, request: Request) -> None:
+        """Write down an operator's request."""
+        self._write(lambda connection: sqlite_write.ask_run(connection, run_id, request, self._clock))
+
+    def requests(self, run_ids: Sequence[str]) -> list[tuple[str, Request]]:
+        """Return the unanswered requests to these runs."""
+        return self._store.read(lambda connection: sqlite_read.list_requests(connection, run_ids))
+
+    def dead_letters(self, *, run_id: str | None = None, is_open: bool = True) -> list[DeadLetter]:
+        """Return dead letters, oldest first."""
+        return self._store.read(lambda connection: sqlite_read.list_dead_letters(connection, run_id, is_open=is_open))
+
+    def captured(self, run_id: str) -> list[Captured]:
+        """Return what the run's calls printed."""
+        return self._store.read(lambda connection: sqlite_read.list_captured(connection, run_id))
+
+    def verify(self, run_id: str | None = None) -> Verification:
+        """Compute everything again and compare; see `verify`."""
+        from sagactl.log.verify import verify_store
+
+        return verify_store(self._store, run_id)
+
+    def close(self) -> None:
+        """Release files and connections."""
+        self._store.close()
