@@ -49,7 +49,8 @@ def check_arguments(site: CallSite, types_of: TypesOf, budget: Budget, findings:
 
 
 def _hole(placed: PlacedExpression, types_of: TypesOf) -> Hole:
-    return Hole(types_of(placed) if placed.is_whole else frozenset({"string"}))
+    found = types_of(placed)
+    return Hole(found if placed.is_whole else frozenset({"string"}))
 
 
 def _open(node: Node, within: Path, holes: Mapping[Path, Hole]) -> Open:
@@ -88,7 +89,9 @@ def _report(misfit: Misfit, site: CallSite, findings: Findings) -> None:
     entry, node = _find(site.arguments, misfit.path)
     if misfit.keyword == "required":
         span = site.span if len(misfit.path) == 1 or entry is None else entry.key_span
-        findings.error("missing-argument", f"{tool} needs the argument {name}", span, hint=f"add {name} to with")
+        findings.error(
+            "missing-argument", f"{tool} needs the argument {name}", span, hint=f"write with: {{{misfit.path[0]}: ...}}"
+        )
     elif misfit.keyword == "additionalProperties":
         span = site.span if entry is None else entry.key_span
         message = f"{tool} has no argument {name}"

@@ -120,6 +120,8 @@ def _read_complaints(text: str, expression: str) -> tuple[Complaint, ...]:
 def _shorten(message: str) -> str:
     if "'_?_:_'" in message:
         return "the two results of ? : must be of one type, after a condition that is true or false"
+    if "'<EOF>'" in message:
+        return "the expression ends too early"
     overload = _OVERLOAD.search(message)
     if overload is not None:
         kinds = overload[2].strip("()")

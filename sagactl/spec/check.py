@@ -239,6 +239,8 @@ def _check_policies(draft: DraftSaga, steps: list[ResolvedStep], findings: Findi
             undo = step.draft.undo.policy
             kept = replace(draft.defaults, schedule_to_close_ms=None)
             check_fit(undo, kept, undo_retry(undo), owner=f"the compensation of {label}", findings=findings)
+    if findings.has_errors:
+        return
     chosen = [draft.defaults, *(step.draft.policy for step in steps)]
     if not any(policy.start_to_close_ms for policy in chosen):
         limit = format_duration(start_to_close_ms(draft.defaults, draft.defaults))

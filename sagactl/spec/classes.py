@@ -118,7 +118,7 @@ def _resolve_undo(
     if facts is None or step.tool is None or (written is None and is_read_only):
         return None
     if facts.compensation is None:
-        if written is not None:
+        if written is not None and (written.arguments is not None or written.policy != DraftPolicy()):
             message = f"{facts.name} is paired with no compensation, so compensate must name a tool"
             findings.error("no-pair", message, written.span, hint="add tool: to it")
         return None
@@ -157,7 +157,8 @@ def _check_marks(step: ResolvedStep, findings: Findings, *, is_read_only: bool) 
 
 def _check_class(step: ResolvedStep, facts: ToolFacts, findings: Findings) -> None:
     draft = step.draft
-    if step.klass is StepClass.COMPENSABLE and step.undo is None and draft.undo is None:
+    is_bare = step.undo is None and draft.undo is None and facts.compensation is None
+    if step.klass is StepClass.COMPENSABLE and is_bare:
         message = f"{draft.label} can't be undone, and it doesn't say so"
         hint = f'{facts.name} has no pair: give compensate, compensate: {{none: "why not"}}, or read_only: true'
         findings.error("no-class", message, draft.span, hint=hint)

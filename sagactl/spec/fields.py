@@ -17,6 +17,7 @@ from sagactl.spec.visible import quote
 EnumT = TypeVar("EnumT", bound=StrEnum)
 
 _WORDS_LISTED_MAX: Final = 30
+_OTHER_BOOLEANS: Final = {"yes": "true", "on": "true", "no": "false", "off": "false", "1": "true", "0": "false"}
 
 
 def kind_of(node: Node) -> str:
@@ -90,7 +91,9 @@ class Fields:
         if entry is None:
             return None
         if not isinstance(entry.node, Scalar) or not isinstance(entry.node.value, bool):
-            self.refuse(entry, "true or false")
+            raw = entry.node.raw if isinstance(entry.node, Scalar) else ""
+            meant = _OTHER_BOOLEANS.get(raw.lower())
+            self.refuse(entry, "true or false", None if meant is None else f"write {meant}")
             return None
         return Placed(entry.node.value, entry.span)
 

@@ -53,7 +53,9 @@ class Findings:
         """Note something that may be meant."""
         self._add(Problem(code, message, *self._place(span), hint, "warning"))
 
-    def unknown(self, code: str, message: str, span: Span, *, word: str, known: Iterable[str], hint: str) -> None:
+    def unknown(
+        self, code: str, message: str, span: Span, *, word: str, known: Iterable[str], hint: str | None
+    ) -> None:
         """Note an unknown word, with the known ones that are near, or else with *hint*."""
         near = suggestion_hint(word, known) if len(self._problems) < SUGGESTED_MAX else None
         self._add(Problem(code, message, *self._place(span), near or hint))

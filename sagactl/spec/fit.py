@@ -30,6 +30,7 @@ VISITS_MAX: Final = 200_000
 """Pairs of a value and a schema in one check; composed schemas can unfold without end."""
 
 _SHOWN_LENGTH_MAX: Final = 60
+_CHOICES_SHOWN_MAX: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,9 +263,10 @@ def _check_plain(value: Open, schema: dict[str, Json], *, is_secret: bool) -> It
     whole = not has_holes(value)
     choices = schema.get("enum")
     if whole and isinstance(choices, list) and not any(equal(value, each) for each in choices):
-        yield "enum", f"must be one of {', '.join(_spell(each) for each in choices[:20])}"
+        shown = ", ".join(_spell(each) for each in choices[:_CHOICES_SHOWN_MAX])
+        yield "enum", "is none of the values that are allowed" if is_secret else f"must be one of {shown}"
     if whole and "const" in schema and not equal(value, schema["const"]):
-        yield "const", f"must be {_spell(schema['const'])}"
+        yield "const", "is not the value that is allowed" if is_secret else f"must be {_spell(schema['const'])}"
     if whole and isinstance(value, list) and schema.get("uniqueItems") is True and _has_twins(value):
         yield "uniqueItems", "has an item twice"
     if isinstance(value, int | Decimal) and not isinstance(value, bool):
@@ -288,22 +290,22 @@ def _freeze(value: Open) -> Hashable:
 
 
 _BOUNDS: Final[tuple[tuple[str, str, Callable[[Decimal, Decimal], bool]], ...]] = (
-    ("minimum", "is less than {}", lambda value, bound: value >= bound),
-    ("maximum", "is more than {}", lambda value, bound: value <= bound),
-    ("exclusiveMinimum", "is not more than {}", lambda value, bound: value > bound),
-    ("exclusiveMaximum", "is not less than {}", lambda value, bound: value < bound),
+    ("minimum", "less than {}", lambda value, bound: value >= bound),
+    ("maximum", "more than {}", lambda value, bound: value <= bound),
+    ("exclusiveMinimum", "not more than {}", lambda value, bound: value > bound),
+    ("exclusiveMaximum", "not less than {}", lambda value, bound: value < bound),
 )
 
 
 def _check_number(value: int | Decimal, schema: dict[str, Json], *, is_secret: bool) -> Iterator[tuple[str, str]]:
-    shown = "" if is_secret else f"{_spell(value)} "
+    shown = "is " if is_secret else f"is {_spell(value)}, "
     for keyword, text, holds in _BOUNDS:
         bound = schema.get(keyword)
         if isinstance(bound, int | Decimal) and not holds(Decimal(value), Decimal(bound)):
             yield keyword, shown + text.format(_spell(bound))
     step = schema.get("multipleOf")
     if isinstance(step, int | Decimal) and step and Fraction(value) % Fraction(step):
-        yield "multipleOf", f"{shown}is no multiple of {_spell(step)}"
+        yield "multipleOf", f"{shown}no multiple of {_spell(step)}"
 
 
 def _check_text(value: str, schema: dict[str, Json]) -> Iterator[tuple[str, str]]:

@@ -34,6 +34,7 @@ _STATUS: Final[Mapping[str, Json]] = {"enum": ["succeeded", "skipped"]}
 _INDEX: Final[Mapping[str, Json]] = {"type": "integer"}
 
 
+_NAMES_SHOWN_MAX: Final = 20
 _NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _PLAIN: Final = re.compile(r"[A-Za-z_]\w*(?:\.\w+|\[\d+\])*", re.ASCII)
 
@@ -108,7 +109,7 @@ def _check_path(path: Path, placed: PlacedExpression, view: View) -> None:
     span = _span_of(path, placed)
     if root == "secrets":
         if root not in view.place.roots:
-            message = f"a secret may stand in with only, not in {view.place.title}"
+            message = f"a secret may stand only in with, not in {view.place.title}"
             view.facts.findings.error("secret-place", message, span)
         # In `with` it is a matter of the property: `arguments` looks at it.
     elif root not in view.place.roots:
@@ -206,17 +207,18 @@ def _check_fields(path: Path, start: int, typed: Typed, span: Span, view: View) 
         try:
             typed = descend(typed, path[depth])
         except NoSuchFieldError as error:
-            here, name = spell(path[:depth]), str(path[depth])
-            message = f"{here} {error}" + ("" if error.known else f", so it has no {quote(name)}")
-            shown = f"it has {', '.join(error.known[:20])}" if error.known else "its schema says so"
-            view.facts.findings.unknown("unknown-field", message, span, word=name, known=error.known, hint=shown)
+            message, word = f"{spell(path[:depth])} {error}", str(path[depth])
+            hint = f"it has {', '.join(error.known[:_NAMES_SHOWN_MAX])}" if error.known else None
+            if path[0] == "input" and depth == 1 and hint is None:
+                hint = "declare it under input: the saga takes none so far"
+            view.facts.findings.unknown("unknown-field", message, span, word=word, known=error.known, hint=hint)
             return
 
 
 def type_at(path: Path, view: View) -> Typed:
     """Return the schema at the end of *path*; of anything where it isn't known (mistakes are told elsewhere)."""
     try:
-        if path[0] == "steps":
+        if path[0] == "steps" and path[2] in {"output", "status"}:
             typed, rest = _typed_step(view.facts.graph.index[str(path[1])], path[2], view), path[3:]
         else:
             typed, rest = root_type(path, view), path[1:]

@@ -53,7 +53,7 @@ def _render(problem: Problem, text: str, starts: list[int]) -> str:
     place = f":{problem.line}:{problem.column}" if problem.line else ""
     lines.append(f"  {show(problem.file)}{place}")
     hint = problem.hint
-    if problem.line:
+    if problem.line and text:  # a text that could not be read has no lines
         label = problem.label or ""
         if hint is not None and hint.startswith("did you mean"):
             label, hint = f"{label} {hint}".strip(), None
@@ -69,18 +69,20 @@ def _render_snippet(problem: Problem, label: str, text: str, starts: list[int]) 
     gutter = max(_GUTTER_MIN, len(str(max(place[0] for place in places))) + 1)
     lines = [f"{'':{gutter}} |"]
     for place in places:
-        lines += _render_line(place, "^" if place is own else "-", gutter, line_at(text, starts, place[0]))
+        line, pointer = _render_line(place, "^" if place is own else "-", gutter, line_at(text, starts, place[0]))
+        # Two places in one line share it, unless it is so long that each shows another part of it.
+        lines += [pointer] if line in lines else [line, pointer]
     return lines
 
 
-def _render_line(place: Related, mark: str, gutter: int, line: str) -> list[str]:
+def _render_line(place: Related, mark: str, gutter: int, line: str) -> tuple[str, str]:
     number, column, end_column, label = place
     cells = _lay_out(line)
     start, end = _column_of(cells, column - 1), _column_of(cells, end_column - 1)
     shown, shift = _cut(cells, start)
     marks = mark * max(1, min(end, shift + LINE_COLUMNS_MAX) - start)
     pointer = f"{'':{start - shift}}{marks} {show(label)}".rstrip()
-    return [f"{number:{gutter}} | {shown}".rstrip(), f"{'':{gutter}} | {pointer}"]
+    return f"{number:{gutter}} | {shown}".rstrip(), f"{'':{gutter}} | {pointer}"
 
 
 def _lay_out(line: str) -> list[tuple[str, int]]:

@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import Final, TypeAlias
 
 from sagactl.core.canonical import Json
+from sagactl.spec.visible import quote
 
 Types: TypeAlias = frozenset[str]
 
@@ -95,7 +96,8 @@ def descend(here: Typed, step: str | int) -> Typed:
     kinds = types_of(typed)
     wanted = "array" if isinstance(step, int) else "object"
     if kinds is not None and wanted not in kinds:
-        raise NoSuchFieldError(f"is {show_types(kinds)}")
+        name = f"[{step}]" if isinstance(step, int) else quote(step)
+        raise NoSuchFieldError(f"is {show_types(kinds)}, so it has no {name}")
     if isinstance(step, int):
         return Typed(_item(schema, step), here.root)
     found = _member(schema, step)
@@ -124,7 +126,7 @@ def _member(schema: dict[str, Json], name: str) -> Json:
         return None
     if others is False or properties:
         known = list(properties) if isinstance(properties, dict) else []
-        raise NoSuchFieldError(f"has no {name}", known)
+        raise NoSuchFieldError(f"has no {quote(name)}", known)
     return None
 
 
