@@ -108,10 +108,9 @@ def list_decisions_of(scene: Scene, operation: Operation) -> list[str]:
     if any("--output JSON" in command for _, command in decisions):
         tool = tool_of(scene.saga, operation) or ""
         members = scene.saga.tools[tool].output_schema.get("properties")
-        names = ", ".join(members) if isinstance(members, dict) else ""
-        shape = f": {names}" if names else ""
-        lines.append(f"    JSON is what {tool} returns{shape}")
-    return [lines[0], *(scene.style.show(line) if line.startswith("    JSON") else line for line in lines[1:])]
+        shape = f": {', '.join(members)}" if isinstance(members, dict) and members else ""
+        lines += list_facts([("JSON", scene.style.show(f"what {tool} returns{shape}"))], scene.style)
+    return lines
 
 
 def _list_facts(scene: Scene, letter: DeadLetter, op: OperationState) -> list[Fact]:

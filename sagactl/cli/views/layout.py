@@ -29,11 +29,15 @@ Row: TypeAlias = Sequence[Cell | str]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table; one that `is_whole` is never cut, because its text is typed or copied."""
+    """A column of a table.
+
+    One that `is_whole` is never cut, because its text is typed or copied; others are cut down to `columns_min`.
+    """
 
     title: str = ""
     is_whole: bool = False
     to_right: bool = False
+    columns_min: int = COLUMN_MIN
 
 
 def lay_out(columns: Sequence[Column], rows: Iterable[Row], style: Style, *, titles: bool = True) -> list[str]:
@@ -54,28 +58,32 @@ def _choose_widths(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], st
     """Take columns from the widest that may be cut until the table fits."""
     widths = [max(min(width_of(row[index].text), style.columns) for row in rows) for index in range(len(columns))]
     room = style.columns - len(INDENT) - len(GAP) * (len(columns) - 1)
-    cuttable = [index for index, column in enumerate(columns) if not column.is_whole]
     while sum(widths) > room:
-        widest = max(cuttable, key=lambda index: widths[index], default=None)
-        if widest is None or widths[widest] <= COLUMN_MIN:
+        cuttable = [
+            index for index, column in enumerate(columns) if not column.is_whole and widths[index] > column.columns_min
+        ]
+        if not cuttable:
             break
-        widths[widest] -= 1
+        widths[max(cuttable, key=lambda index: widths[index])] -= 1
     return widths
 
 
 def _lay_row(columns: Sequence[Column], row: Sequence[Cell], widths: Sequence[int], style: Style) -> str:
+    """Put the cells on a line; nothing is filled up behind the last one that has text."""
+    last = max((index for index, cell in enumerate(row) if cell.text), default=-1)
     parts = []
     left = style.columns - len(INDENT)
-    for index, (column, cell, columns_wide) in enumerate(zip(columns, row, widths, strict=True)):
-        text = cell.text if column.is_whole else style.fit(cell.text, columns_wide)
-        is_last = index == len(columns) - 1
-        text = text if is_last and not column.to_right else pad(text, columns_wide, to_right=column.to_right)
+    for index in range(last + 1):
+        column, text = columns[index], row[index].text
         if left <= 0:
             break
-        text = text if column.is_whole else style.fit(text, left)
+        room = widths[index] if column.is_whole else min(widths[index], left)
+        text = text if column.is_whole else style.fit(text, room)
+        if index < last or column.to_right:
+            text = pad(text, room, to_right=column.to_right)
         left -= width_of(text) + len(GAP)
-        parts.append(style.paint(text, cell.hue))
-    return (INDENT + GAP.join(parts)).rstrip()
+        parts.append(style.paint(text, row[index].hue))
+    return INDENT + GAP.join(parts)
 
 
 Fact: TypeAlias = tuple[str, "str | Sequence[str]"]

@@ -22,7 +22,11 @@ from sagactl.log.base import RunRow, StoredRecord
 STEP_COLUMNS_MAX: Final = 28
 """Longer names of steps are cut in the log, so that the event has room."""
 
-_COLUMNS: Final = (Column("seq", is_whole=True, to_right=True), Column("time", is_whole=True), Column("step"))
+_COLUMNS: Final = (
+    Column("seq", is_whole=True, to_right=True),
+    Column("time", is_whole=True),
+    Column("step", columns_min=9),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +73,12 @@ def render_log(
 
 def render_log_head(row: RunRow, *, short_id: str, tz: tzinfo, style: Style) -> str:
     """Return the line above a log: saga, run, status, day and zone of the times."""
-    status = style.paint(plain(row.status), STATUS_MARKS[row.status].hue)
+    status = plain(row.status)
     when = f"{show_date(row.created_at_ms, tz)}, times at {show_offset(row.created_at_ms, tz)}"
-    return f"{style.show(row.saga)} {short_id}   {status}   {style.paint(when, Hue.DIM)}"
+    first = f"{style.show(row.saga)} {short_id}   "
+    fits = width_of(first) + width_of(status) + len("   ") + width_of(when) <= style.columns
+    head = first + style.paint(status, STATUS_MARKS[row.status].hue)
+    return f"{head}{'   ' if fits else chr(10)}{style.paint(when, Hue.DIM)}"
 
 
 def render_lines(
@@ -97,9 +104,8 @@ def render_details(stored: Sequence[StoredRecord], *, tz: tzinfo, style: Style) 
         head = f"#{each.seq}  {show_date(each.record.at_ms, tz)} {show_clock_ms(each.record.at_ms, tz)}" + (
             f"  {name_place(*place)}" if place else ""
         )
-        lines += (
-            ["", style.paint(style.show(head), Hue.STRONG)] if lines else [style.paint(style.show(head), Hue.STRONG)]
-        )
+        lines += [""] if lines else []
+        lines += [style.paint(line, Hue.STRONG) for line in wrap(style.show(head), style.columns)]
         event = describe(each.record)
         lines += _hang_words(style.show(event.words), event.hue, style)
         lines += list_facts(_list_body(each, style), style)

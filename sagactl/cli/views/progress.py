@@ -16,7 +16,15 @@ from sagactl.cli.views.events import describe_request
 from sagactl.cli.views.style import Hue, Style
 from sagactl.cli.views.text import pad, plural
 from sagactl.cli.views.times import show_clock, show_duration
-from sagactl.cli.views.words import failed_place, name_failure, name_operation, name_place, name_reason, plain
+from sagactl.cli.views.words import (
+    failed_place,
+    name_cause,
+    name_failure,
+    name_operation,
+    name_place,
+    name_reason,
+    plain,
+)
 from sagactl.core.records import (
     Cause,
     Decision,
@@ -262,7 +270,8 @@ def _tell_decision(record: Decision, news: _News) -> Iterator[Line]:
     name = record.step or ("the run" if record.operation is None else name_operation(record.operation))
     match record.kind:
         case DecisionKind.ROLLBACK:
-            amount = f"rolling back {len(record.plan):,}" if record.plan else "there is nothing to undo"
+            undos = sum(news.saga.by_id[action.step].compensation is not None for action in record.plan)
+            amount = f"rolling back, {undos:,} to undo" if undos else "there is nothing to undo"
             yield Line("back", f"{amount}: {_say_cause(record, news)}")
         case DecisionKind.REFUSED:
             yield Line("FAIL", f"{name} was not called: {name_reason(record.failure, 'refused')}")
@@ -285,7 +294,9 @@ def _tell_decision(record: Decision, news: _News) -> Iterator[Line]:
 def _say_cause(record: Decision, news: _News) -> str:
     if record.cause is Cause.STEP_FAILED and news.state.failed_step is not None:
         return f"{failed_place(news.state)} failed"
-    return (record.failure.message if record.failure is not None else "") or plain(record.cause or "asked for")
+    if record.failure is not None and record.failure.type in {record.cause, "run_timeout"}:
+        return record.failure.message
+    return name_cause(record.cause, news.state.failed_step) or "as asked"
 
 
 def _tell_operator(record: Operator, _: _News) -> Iterator[Line]:

@@ -13,7 +13,13 @@ from sagactl.cli.views.words import STATUS_MARKS, name_cause, plain
 from sagactl.core.records import Direction, RunStatus
 from sagactl.log.base import RunRow
 
-_COLUMNS: Final = (Column("run", is_whole=True), Column("saga"), Column("status"), Column("started"), Column("took"))
+_COLUMNS: Final = (
+    Column("run", is_whole=True),
+    Column("saga"),
+    Column("status", columns_min=20),
+    Column("started"),
+    Column("took"),
+)
 
 
 def render_runs(rows: Sequence[RunRow], total: int, *, short_ids: Mapping[str, str], now_ms: int, style: Style) -> str:

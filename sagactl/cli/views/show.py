@@ -35,7 +35,7 @@ ITEMS_TOGETHER_MIN: Final = 6
 """Items of one step that stand alike are shown on one line when there are so many of them."""
 
 _COLUMNS: Final = (
-    Column("step"),
+    Column("step", columns_min=10),
     Column("status"),
     Column("calls", to_right=True),
     Column("undos", to_right=True),
@@ -139,7 +139,7 @@ def _list_captured(scene: Scene, captured: Sequence[Captured]) -> Iterator[str]:
         yield "no call printed anything"
     for each in captured:
         yield scene.style.paint(scene.style.show(f"{name_operation(each.operation)}, call {each.attempt}:"), Hue.STRONG)
-        for line in each.text.splitlines():
+        for line in each.text.replace("\r\n", "\n").removesuffix("\n").split("\n"):
             for part in wrap(scene.style.show(line), scene.style.columns - 4):
                 yield f"  | {part}".rstrip()
 

@@ -15,7 +15,8 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Final
 
-from sagactl.core.canonical import Json, canonical
+from sagactl.cli.views.spelling import spell_as_written
+from sagactl.core.canonical import Json
 from sagactl.core.template import SECRET_MARK
 
 BRIEF_LENGTH_MAX: Final = 400
@@ -154,8 +155,8 @@ def _spell_member(value: Json, length_max: int = NESTED_LENGTH_MAX) -> str:
     if isinstance(value, str) and _PLAIN_WORD.fullmatch(value[:length_max]):
         return _bound(value, length_max)
     if isinstance(value, str):
-        return canonical(_bound(value, length_max))
-    return _bound(canonical(value), length_max)
+        return spell_as_written(_bound(value, length_max))
+    return _bound(spell_as_written(value), length_max)
 
 
 def _secret_name(value: Json) -> str | None:

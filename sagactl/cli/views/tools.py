@@ -79,9 +79,12 @@ def _lay_tool(row: ToolRow, undoes: Mapping[str, list[str]], style: Style) -> li
 
 
 def _list_traits(facts: ToolFacts, undoes: Mapping[str, list[str]]) -> list[str]:
-    traits = [("undo", facts.name in undoes), ("read-only", facts.read_only), ("probed", facts.probe is not None)]
-    traits += [("not idempotent", not facts.idempotent and not facts.read_only)]
-    traits += [("null-safe", facts.null_safe), ("late-safe", facts.late_safe)]
+    traits = [
+        ("an undo", facts.name in undoes),
+        ("read-only", facts.read_only),
+        ("probed", facts.probe is not None),
+        ("not idempotent", not facts.idempotent and not facts.read_only),
+    ]
     return [word for word, holds in traits if holds]
 
 

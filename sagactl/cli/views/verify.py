@@ -14,7 +14,6 @@ HEADS_MAX: Final = 20
 FINDINGS_MAX: Final = 100
 
 _FINDING_COLUMNS: Final = (Column("run", is_whole=True), Column("seq", to_right=True), Column("problem"))
-_HEAD_COLUMNS: Final = (Column("run", is_whole=True), Column("head", is_whole=True))
 
 UNNOTICED: Final = (
     "A chain proves that nothing in the middle was changed. That the last records of a run were cut off, that whole "
@@ -55,7 +54,8 @@ def _list_findings(verification: Verification, short_ids: Mapping[str, str], sty
 
 def _list_heads(verification: Verification, style: Style) -> list[str]:
     heads = list(verification.heads.items())
-    lines = lay_out(_HEAD_COLUMNS, [[run_id, Cell(head, Hue.DIM)] for run_id, head in heads[:HEADS_MAX]], style)
+    lines = [f"{style.show(run_id)}  {style.paint(style.show(head), Hue.DIM)}" for run_id, head in heads[:HEADS_MAX]]
+    lines = ["heads", *lines] if lines else []
     more = len(heads) - HEADS_MAX
     return lines + ([f"  and {more:,} more: sagactl verify -o json"] if more > 0 else [])
 

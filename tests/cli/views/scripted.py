@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta, timezone
 
+from sagactl.cli.views.progress import Progress
 from sagactl.cli.views.scene import Scene
 from sagactl.cli.views.style import Style
 from sagactl.core.advance import advance
@@ -207,11 +208,13 @@ class Stage:
     waits_for_timers: bool = True
     call_ms: Mapping[str, int] = field(default_factory=dict)
     key: str | None = None
-    listeners: list[Callable[[Committed], None]] = field(default_factory=list)
     state: RunState = field(default_factory=RunState)
     stored: list[StoredRecord] = field(default_factory=list)
     now_ms: int = START_MS
     then: object = None
+    batches: list[tuple[Record, ...]] = field(default_factory=list)
+    takeovers: list[int] = field(default_factory=list)
+    """Which batches a new process saw first."""
     _batch: list[Record] = field(default_factory=list)
     _used: dict[str, int] = field(default_factory=dict)
     _under_way: list[tuple[int, int, MakeCall | AskProbe, Answer | ProbeReply]] = field(default_factory=list)
@@ -222,22 +225,20 @@ class Stage:
         self.fold(created)
         self.now_ms += 5
         self.fold(DriverClaimed(self.now_ms, 1, HOLDER, calls_ended=True))
+        self.commit()
 
     def fold(self, record: Record) -> None:
-        """Take a record in; it is told of at the next commit."""
+        """Take a record in; it becomes durable at the next commit."""
         evolve(self.saga, self.state, record)
         chained = hashlib.sha256(f"{len(self.stored)}{record}".encode("utf-8", "replace")).hexdigest()
         self._batch.append(record)
         self.stored.append(StoredRecord(RUN_ID, self.state.seq, record, chained))
 
     def commit(self) -> None:
-        """Tell the listeners."""
+        """Make durable what was taken in."""
         if self._batch:
-            first_seq = self.state.seq - len(self._batch) + 1
-            told = Committed(RUN_ID, self.saga, self.state, first_seq, tuple(self._batch))
+            self.batches.append(tuple(self._batch))
             self._batch = []
-            for listener in self.listeners:
-                listener(told)
 
     def drive(self, *, calls_max: int = 1_000) -> Stage:
         """Go on until the run rests, waits, or a reply is lost."""
@@ -306,7 +307,23 @@ class Stage:
         self._under_way = []
         self.now_ms += after_ms
         self.fold(DriverClaimed(self.now_ms, self.state.fence + 1, HOLDER, calls_ended))
+        self.commit()
+        self.takeovers.append(len(self.batches) - 1)
         return self
+
+    def watch(self, make: Callable[[], Progress]) -> list[str]:
+        """Return what *make* would have said, a new one for each process."""
+        state, progress, lines = RunState(), make(), []
+        records: list[Record] = []
+        for index, batch in enumerate(self.batches):
+            for record in batch:
+                evolve(self.saga, state, record)
+            records += batch
+            is_takeover = index in self.takeovers
+            progress = make() if is_takeover else progress
+            seen = tuple(records) if is_takeover else batch
+            lines += progress.feed(Committed(RUN_ID, self.saga, state, len(records) - len(seen) + 1, seen))
+        return lines
 
     def ask(self, request: Request) -> Stage:
         """Let an operator ask for something."""
