@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from sagactl.cli.views.words import name_failure, name_place
 from sagactl.core.canonical import Json
@@ -11,6 +12,9 @@ from sagactl.core.records import Cause, Direction, NotUndone, Operation
 from sagactl.core.saga import Saga
 from sagactl.core.state import RunState
 from sagactl.core.transitions import Phase
+
+NAMED_MAX: Final = 5
+"""Steps that are named as what an undo waits for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +38,30 @@ def find_left(saga: Saga, state: RunState) -> list[Left]:
         return [_from_record(state, each) for each in state.ended.not_undone]
     if state.backward is None or state.direction is Direction.ACTION:
         return []
+    held_up = _find_held_up(saga, state)
     found = []
     for operation in reversed(state.touched):
         kept = state.not_undone.get(operation)
         if kept is not None:
             found.append(_from_record(state, kept))
         elif operation in state.backward.open_items.get(operation.step, ()):
-            output = state.operations[operation].output
-            found.append(Left(operation.step, operation.item, _why_open(saga, state, operation), output))
+            reason = _why_open(state, operation) or _why_waiting(saga, state, operation, held_up)
+            found.append(Left(operation.step, operation.item, reason, state.operations[operation].output))
     return found
+
+
+def _find_held_up(saga: Saga, state: RunState) -> dict[str, list[str]]:
+    """Map each step to the later ones that are stuck and that its own undo must wait for."""
+    held_up: dict[str, list[str]] = {}
+    for stuck in dict.fromkeys(operation.step for operation in state.dead):
+        stack, seen = [stuck], {stuck}
+        while stack:
+            for need in saga.by_id[stack.pop()].needs:
+                if need not in seen:
+                    seen.add(need)
+                    stack.append(need)
+                    held_up.setdefault(need, []).append(stuck)
+    return held_up
 
 
 def _from_record(state: RunState, each: NotUndone) -> Left:
@@ -50,38 +69,26 @@ def _from_record(state: RunState, each: NotUndone) -> Left:
     return Left(each.step, each.item, each.reason, None if action is None else action.output)
 
 
-def _why_open(saga: Saga, state: RunState, action: Operation) -> str:
+def _why_open(state: RunState, action: Operation) -> str:
+    """Return what keeps an undo that has begun, or nothing."""
     undo = state.operations.get(action.other)
-    if undo is not None and undo.phase in {Phase.DEAD, Phase.EXHAUSTED}:
-        if undo.cause is Cause.IN_DOUBT:
-            return "nobody knows whether it happened"
-        return f"its undo failed: {name_failure(undo.failure)}"
-    if undo is not None:
+    if undo is None:
+        return ""
+    if undo.phase not in {Phase.DEAD, Phase.EXHAUSTED}:
         return "its undo is under way"
-    blocking = _blocking_steps(saga, state, action.step)
+    if undo.cause is Cause.IN_DOUBT:
+        return "nobody knows whether it happened"
+    return f"its undo failed: {name_failure(undo.failure)}"
+
+
+def _why_waiting(saga: Saga, state: RunState, action: Operation, held_up: Mapping[str, list[str]]) -> str:
+    assert state.backward is not None, "undos wait in a rollback only"
+    open_steps = [step for step in saga.dependents[action.step] if state.backward.open_items.get(step)]
+    blocking = held_up.get(action.step) or open_steps
     if blocking:
-        return f"waits for {', '.join(blocking)}"
+        more = f" and {len(blocking) - NAMED_MAX:,} more" if len(blocking) > NAMED_MAX else ""
+        return f"waits for {', '.join(blocking[:NAMED_MAX])}{more}"
     return "in doubt" if state.operations[action].doubt else "its undo is due"
-
-
-def _blocking_steps(saga: Saga, state: RunState, step_id: str) -> list[str]:
-    """Return the later steps whose open undo this one waits for: those that are stuck, else all that are open."""
-    assert state.backward is not None
-    open_steps = [step for step in _later_steps(saga, step_id) if state.backward.open_items.get(step)]
-    dead = {operation.step for operation in state.dead}
-    return [step for step in open_steps if step in dead] or open_steps
-
-
-def _later_steps(saga: Saga, step_id: str) -> Iterator[str]:
-    """Yield all steps that needed this one, directly or not, each once."""
-    seen = {step_id}
-    stack = [step_id]
-    while stack:
-        for dependent in saga.dependents[stack.pop()]:
-            if dependent not in seen:
-                seen.add(dependent)
-                stack.append(dependent)
-                yield dependent
 
 
 def count_undone(state: RunState) -> int:

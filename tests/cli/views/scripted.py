@@ -230,7 +230,7 @@ class Stage:
     def fold(self, record: Record) -> None:
         """Take a record in; it becomes durable at the next commit."""
         evolve(self.saga, self.state, record)
-        chained = hashlib.sha256(f"{len(self.stored)}{record}".encode("utf-8", "replace")).hexdigest()
+        chained = hashlib.sha256(f"{RUN_ID}/{len(self.stored)}".encode()).hexdigest()
         self._batch.append(record)
         self.stored.append(StoredRecord(RUN_ID, self.state.seq, record, chained))
 
@@ -247,7 +247,7 @@ class Stage:
                 self.saga, self.state, World(self.now_ms, 8, PlainEvaluator(), self.missing_tools), lambda low, _: low
             )
             for record in turn.records:
-                chained = hashlib.sha256(f"{len(self.stored)}{record}".encode("utf-8", "replace")).hexdigest()
+                chained = hashlib.sha256(f"{RUN_ID}/{len(self.stored)}".encode()).hexdigest()
                 self._batch.append(record)
                 self.stored.append(StoredRecord(RUN_ID, len(self.stored) + 1, record, chained))
             self.commit()
