@@ -52,16 +52,21 @@ _HISTORY_COLUMNS: Final = (
 
 
 def render_letters(letters: Sequence[DeadLetter], *, short_ids: Mapping[str, str], now_ms: int, style: Style) -> str:
-    """Return the table of open dead letters, the oldest first."""
+    """Return the table of dead letters in the order given, and the command that shows the first open one."""
     if not letters:
         return "no dead letters: nothing waits for a person"
-    first = letters[0]
     runs = len({letter.run_id for letter in letters})
-    show = commands.type_letter("show", short_ids.get(first.run_id, first.run_id), first.operation)
+    unsettled = [letter for letter in letters if letter.closed_at_ms is None]
+    settled = len(letters) - len(unsettled)
+    counted = f"{plural(len(letters), 'dead letter')} in {plural(runs, 'run')}"
+    show = [
+        commands.type_letter("show", short_ids.get(letter.run_id, letter.run_id), letter.operation)
+        for letter in unsettled[:1]
+    ]
     return join_blocks(
         lay_out(_LIST_COLUMNS, [_lay_letter(letter, short_ids, now_ms, style) for letter in letters], style),
-        [f"{plural(len(letters), 'dead letter')} in {plural(runs, 'run')}"],
-        list_hints([show], style),
+        [counted + (f", {settled:,} settled" if settled else "")],
+        list_hints(show, style),
     )
 
 
@@ -70,12 +75,14 @@ def _lay_letter(letter: DeadLetter, short_ids: Mapping[str, str], now_ms: int, s
         Cell(short_ids.get(letter.run_id, letter.run_id), Hue.COMMAND),
         style.show(name_operation(letter.operation).removeprefix("undo of ")),
         Cell(show_ago(letter.opened_at_ms, now_ms), Hue.DIM),
-        Cell(_say_why(letter), Hue.BAD),
+        Cell(_say_why(letter), Hue.BAD if letter.closed_at_ms is None else Hue.DIM),
         style.show(name_failure(letter.failure)),
     ]
 
 
 def _say_why(letter: DeadLetter) -> str:
+    if letter.closed_at_ms is not None:
+        return "settled"
     if letter.reason == "in_doubt":
         return "in doubt"
     return "undo failed" if letter.operation.direction is Direction.COMPENSATION else "not done"
@@ -84,7 +91,7 @@ def _say_why(letter: DeadLetter) -> str:
 def render_letter(scene: Scene, letter: DeadLetter, stored: Sequence[StoredRecord]) -> str:
     """Return all about one dead letter: what is left behind, every call, and the commands that decide it."""
     operation = letter.operation
-    op = scene.state.operations[operation]
+    op = scene.state.operations.get(operation) or OperationState(operation)
     left = find_left(scene.saga, scene.state)
     history = [each for each in stored if operation_in(each.record) in {operation, operation.other}]
     is_open = operation in scene.state.dead

@@ -19,7 +19,7 @@ from sagactl.core.canonical import Json
 from sagactl.core.keys import idempotency_key
 from sagactl.core.records import RECORD_TYPES, Cause, Failure, NotUndone, Operation
 from sagactl.core.saga import Saga
-from sagactl.core.state import RunState
+from sagactl.core.state import OperationState, RunState
 from sagactl.core.summary import StepRow, Waiting, step_rows, summarize
 from sagactl.log.base import Captured, DeadLetter, Finding, RunRow, StoredRecord, Verification
 
@@ -232,7 +232,7 @@ def write_letter_row(letter: DeadLetter) -> Document:
 
 def write_letter(saga: Saga, state: RunState, letter: DeadLetter, stored: Sequence[StoredRecord]) -> Document:
     """Return all that is known of a dead letter: what was sent, what came back, and each record of its step."""
-    op = state.operations[letter.operation]
+    op = state.operations.get(letter.operation) or OperationState(letter.operation)
     action = state.operations.get(letter.operation.other, op)
     history = [each for each in stored if operation_in(each.record) in {letter.operation, letter.operation.other}]
     row: Document = {

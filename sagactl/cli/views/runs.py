@@ -16,7 +16,7 @@ from sagactl.log.base import RunRow
 _COLUMNS: Final = (
     Column("run", is_whole=True),
     Column("saga"),
-    Column("status", columns_min=20),
+    Column("status", columns_min=28),
     Column("started"),
     Column("took"),
 )

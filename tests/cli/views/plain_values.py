@@ -44,15 +44,36 @@ def _letter(run_id: str, operation: Operation, hours_ago: int, reason: Cause, fa
 
 
 MANY_LETTERS = [
-    _letter("8tz6keqw4tzn3", Operation("close_books", None, Direction.COMPENSATION), 3, Cause.COMPENSATION_FAILED,
-            Failure("unavailable", "503 the ledger is closed for the night, come back tomorrow at nine")),
-    _letter("8tz6keqw4tzn3", Operation("servers", 12, Direction.COMPENSATION), 3, Cause.IN_DOUBT,
-            Failure("timeout", "no answer within 30s")),
-    _letter("m4p5rexw4tzn3", Operation("send_wire", None, Direction.ACTION), 26, Cause.IN_DOUBT,
-            Failure("driver_lost", "the driver ended before the answer was recorded")),
-    _letter("m4p5rexw4tzn3", Operation("welcome", None, Direction.ACTION), 26, Cause.FORWARD_STUCK,
-            Failure("bad_address", "550 no such mailbox")),
-]  # fmt: skip
+    _letter(
+        "8tz6keqw4tzn3",
+        Operation("close_books", None, Direction.COMPENSATION),
+        3,
+        Cause.COMPENSATION_FAILED,
+        Failure("unavailable", "503 the ledger is closed for the night, come back tomorrow at nine"),
+    ),
+    _letter(
+        "8tz6keqw4tzn3",
+        Operation("servers", 12, Direction.COMPENSATION),
+        3,
+        Cause.IN_DOUBT,
+        Failure("timeout", "no answer within 30s"),
+    ),
+    _letter(
+        "m4p5rexw4tzn3",
+        Operation("send_wire", None, Direction.ACTION),
+        26,
+        Cause.IN_DOUBT,
+        Failure("driver_lost", "the driver ended before the answer was recorded"),
+    ),
+    _letter(
+        "m4p5rexw4tzn3",
+        Operation("welcome", None, Direction.ACTION),
+        26,
+        Cause.FORWARD_STUCK,
+        Failure("bad_address", "550 no such mailbox"),
+    ),
+]
+SETTLED_LETTER = replace(MANY_LETTERS[2], closed_at_ms=START_MS)  # fmt: skip
 
 CHARGE_ARGUMENTS: dict[str, Json] = {
     "type": "object",

@@ -28,7 +28,7 @@ from sagactl.cli.views.verify import render_verification
 from sagactl.core.records import Direction, Operation
 from sagactl.errors import NotFoundError, StorageError
 from sagactl.log.base import Captured, Finding, Verification
-from tests.cli.views.plain_values import BROKEN, LEDGER, MANY_LETTERS, MANY_ROWS, SYSTEMS, TOOL_ROWS
+from tests.cli.views.plain_values import BROKEN, LEDGER, MANY_LETTERS, MANY_ROWS, SETTLED_LETTER, SYSTEMS, TOOL_ROWS
 from tests.cli.views.scripted import HOLDER, RUN_ID, SHORT_ID, START_MS, TZ, Stage
 from tests.cli.views.situations import SITUATIONS, ending_of
 
@@ -96,6 +96,8 @@ def _plain_views(style: Style) -> Iterator[tuple[str, str]]:
     )
     yield "list of no runs", render_runs([], 0, short_ids={}, now_ms=now_ms, style=style)
     yield "dead letters", render_letters(MANY_LETTERS, short_ids=short_ids, now_ms=now_ms, style=style)
+    settled = [SETTLED_LETTER, MANY_LETTERS[0]]
+    yield "dead letters, settled ones too", render_letters(settled, short_ids=short_ids, now_ms=now_ms, style=style)
     yield "no dead letters", render_letters([], short_ids={}, now_ms=now_ms, style=style)
     yield "tools", render_tools(TOOL_ROWS, BROKEN, style=style)
     yield "no tools", render_tools([], style=style)
