@@ -95,7 +95,7 @@ def render_letter(scene: Scene, letter: DeadLetter, stored: Sequence[StoredRecor
     left = find_left(scene.saga, scene.state)
     history = [each for each in stored if operation_in(each.record) in {operation, operation.other}]
     is_open = operation in scene.state.dead
-    decisions = list_decisions_of(scene, operation) if is_open else ["  it is closed: nothing is to be decided"]
+    decisions = _list_decisions(scene, operation) if is_open else ["  it is closed: nothing is to be decided"]
     return join_blocks(
         headline(Mark.STUCK, f"{scene.title}, {say_what(op)}", scene.style),
         list_facts(list_left(scene, left), scene.style, hue=Hue.BAD) if left else [],
@@ -108,7 +108,7 @@ def render_letter(scene: Scene, letter: DeadLetter, stored: Sequence[StoredRecor
     )
 
 
-def list_decisions_of(scene: Scene, operation: Operation) -> list[str]:
+def _list_decisions(scene: Scene, operation: Operation) -> list[str]:
     """Return what can be decided, with the shape of an output where one is asked for."""
     decisions = commands.list_decisions(scene.saga, scene.state, scene.short_id, operation)
     lines = ["  decide:", *list_choices(decisions, scene.style)]

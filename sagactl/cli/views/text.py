@@ -126,9 +126,9 @@ def wrap(text: str, columns: int) -> list[str]:
     return [*lines, line] if line or not lines else lines
 
 
-def plural(count: int, noun: str, plural_form: str | None = None) -> str:
+def plural(count: int, noun: str) -> str:
     """Return `1 step`, `3 steps`."""
-    return f"{count:,} {noun if count == 1 else plural_form or noun + 's'}"
+    return f"{count:,} {noun if count == 1 else noun + 's'}"
 
 
 def brief(value: Json, *, joint: str = " ", length_max: int = BRIEF_LENGTH_MAX) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from sagactl.cli.views.style import Mark
-from sagactl.core.canonical import Json
 from sagactl.core.records import Cause, Direction, Failure, Operation, RunStatus
 from sagactl.core.saga import Saga
 from sagactl.core.state import RunState
@@ -115,8 +114,3 @@ def place_of(saga: Saga, step_id: str) -> str:
     line = saga.by_id[step_id].line if step_id in saga.by_id else None
     source = saga.source or ""
     return source if line is None or not source else f"{source}:{line}"
-
-
-def as_object(value: Json) -> dict[str, Json]:
-    """Return *value* where it is a map, else an empty one."""
-    return value if isinstance(value, dict) else {}
