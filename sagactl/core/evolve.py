@@ -51,6 +51,8 @@ def evolve(saga: Saga, state: RunState, record: Record) -> RunState:
         raise IllegalRecordError("a log begins with run created")
     if state.ended is not None and not isinstance(record, Operator | DriverClaimed):
         raise IllegalRecordError("the run has ended: only an operator's record may follow")
+    if state.stuck is not None and not isinstance(record, Operator | DriverClaimed):
+        raise IllegalRecordError("the run is stuck: only an operator's record may follow")
     state.seq += 1
     _FOLDS[type(record)](saga, state, record)
     return state
@@ -120,6 +122,7 @@ def _on_step_decided(saga: Saga, state: RunState, record: StepDecided) -> None:
 
 def _on_intent(saga: Saga, state: RunState, record: Intent) -> None:
     operation = record.operation
+    _require(operation in state.operations or _has_turn(state, operation), f"the turn of {operation} has not come")
     op = operation_state(state, operation)
     _require(record.fence == state.fence, f"an intent under fence {record.fence}, not {state.fence}")
     _check_direction(state, op)
@@ -140,11 +143,19 @@ def _on_intent(saga: Saga, state: RunState, record: Intent) -> None:
     apply_event(saga, state, op, Event.INTENT, record.at_ms)
 
 
+def _has_turn(state: RunState, operation: Operation) -> bool:
+    """Tell whether an operation that was never heard of may be called: the next item, or an undo that is due."""
+    if operation.direction is Direction.COMPENSATION:
+        return state.backward is not None and state.backward.next_item.get(operation.step) == operation.other
+    return operation.step in state.startable and operation.item == state.steps[operation.step].items_started
+
+
 def _check_direction(state: RunState, op: OperationState) -> None:
     if op.operation.direction is Direction.ACTION:
         undo = state.operations.get(op.operation.other)
         _require(undo is None or undo.attempts == 0, f"{op.operation} can't start: its compensation has begun")  # E9
-        _require(state.direction is Direction.ACTION, "no action starts while rolling back")
+        is_turned = state.direction is Direction.COMPENSATION or state.failing is not None or state.terminating
+        _require(not is_turned and not state.is_halted, "no action starts in a run that turns around or is held up")
         return
     action = state.operations.get(op.operation.other)
     _require(action is not None and action.attempts > 0, f"{op.operation}: its action never had an intent")  # E9
