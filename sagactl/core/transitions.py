@@ -2,7 +2,9 @@
 
 An operation is all the calls of one step, item and direction. Its phase changes only by the events below, and only
 where the table has a cell; a pair without a cell is an illegal record, refused both on writing and on reading (L5).
-Where a cell names several phases, the policy of the step (`policy.judge`) picks one, and the table still bounds it.
+Where a cell names several phases, the policy of the step (`policy.judge`) picks one, and the table still bounds it. One
+record is no event of a single operation: the decision to roll back settles all that is open on the way forward, at
+once (see `backward`).
 
 Two things are told by the phase and the flag `doubt` together, because they are independent: whether anything is still
 to be done (the phase), and whether the world may hold an effect that the log doesn't know (the flag, sticky by E4).
@@ -53,7 +55,6 @@ class Event(StrEnum):
     EXPIRED = "expired"
     REFUSED = "refused"
     DEAD_LETTER = "dead_letter"
-    SETTLED = "settled"
     RETRIED = "retried"
     RESOLVED_DONE = "resolved_done"
     RESOLVED_NOT_DONE = "resolved_not_done"
@@ -69,7 +70,6 @@ TRANSITIONS: Final[Mapping[Phase, Mapping[Event, tuple[Phase, ...]]]] = {
     _P.READY: {
         Event.INTENT: (_P.CALLING,),
         Event.REFUSED: _GIVEN_UP,
-        Event.SETTLED: (_P.FAILED,),
     },
     _P.CALLING: {
         Event.SUCCEEDED: (_P.SUCCEEDED,),
@@ -83,18 +83,15 @@ TRANSITIONS: Final[Mapping[Phase, Mapping[Event, tuple[Phase, ...]]]] = {
         Event.TIMER: (_P.RETRYING,),
         Event.INTENT: (_P.CALLING,),
         Event.EXPIRED: (_P.IN_DOUBT, *_GIVEN_UP),
-        Event.SETTLED: (_P.FAILED,),
     },
     _P.PENDING: {
         Event.TIMER: (_P.PENDING,),
         Event.INTENT: (_P.CALLING,),
         Event.EXPIRED: (_P.IN_DOUBT, *_GIVEN_UP),
-        Event.SETTLED: (_P.FAILED,),
     },
     _P.IN_DOUBT: {
         Event.TIMER: (_P.IN_DOUBT,),
         Event.PROBE_ASKED: (_P.PROBING,),
-        Event.SETTLED: (_P.FAILED,),
     },
     _P.PROBING: {
         Event.PROBE_DONE: (_P.SUCCEEDED,),
@@ -106,11 +103,9 @@ TRANSITIONS: Final[Mapping[Phase, Mapping[Event, tuple[Phase, ...]]]] = {
     _P.FAILED: {
         Event.TIMER: (_P.FAILED,),
         Event.PROBE_ASKED: (_P.PROBING,),
-        Event.SETTLED: (_P.FAILED,),
     },
     _P.EXHAUSTED: {
         Event.DEAD_LETTER: (_P.DEAD,),
-        Event.SETTLED: (_P.FAILED,),
     },
     _P.DEAD: {
         Event.RETRIED: (_P.READY,),
@@ -118,9 +113,8 @@ TRANSITIONS: Final[Mapping[Phase, Mapping[Event, tuple[Phase, ...]]]] = {
         Event.RESOLVED_NOT_DONE: (_P.READY, _P.FAILED),
         Event.SKIPPED: (_P.CLOSED,),
         Event.ABANDONED: (_P.CLOSED,),
-        Event.SETTLED: (_P.FAILED,),
     },
-    _P.CLOSED: {Event.SETTLED: (_P.CLOSED,)},
+    _P.CLOSED: {},
 }
 
 SETTLED_PHASES: Final = frozenset({Phase.SUCCEEDED, Phase.FAILED, Phase.CLOSED})
