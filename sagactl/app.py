@@ -11,16 +11,16 @@ import random
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagactl.config import Config
-from sagactl.core.canonical import Json, NotJsonError, canonical
+from sagactl.core.canonical import Json, canonical
 from sagactl.core.definition import read_definition, write_definition
 from sagactl.core.keys import RUN_ALPHABET
 from sagactl.core.retry import pick_delay_ms
-from sagactl.core.saga import PAYLOAD_BYTES_MAX, Saga, ToolFacts
+from sagactl.core.saga import Saga, ToolFacts
 from sagactl.core.template import ExpressionError, Scope, render
 from sagactl.engine.clock import SystemClock
 from sagactl.engine.driver import Driver
@@ -30,6 +30,7 @@ from sagactl.errors import InvalidError, NotFoundError
 from sagactl.log.base import Creation, Log, NewRun, RunRow
 
 if TYPE_CHECKING:
+    from sagactl.spec.cel import CelEvaluator
     from sagactl.spec.load import Loaded
     from sagactl.tools.invoke import PluginToolbox
     from sagactl.tools.registry import Registry
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 RUN_ID_LENGTH = 13
 SAGA_SUFFIXES = (".yaml", ".yml")
 REQUEST_ID_BYTES = 12
+INPUT_PROBLEMS_SHOWN_MAX = 20
 
 
 @dataclass
@@ -167,25 +169,33 @@ class App:
 
 def evaluate_cel(expression: str, scope: Scope) -> Json:
     """Return the value of a CEL expression; the engine behind it is imported when it is first needed."""
-    from sagactl.spec.cel import evaluate
+    return _cel().evaluate(expression, scope)
 
-    return evaluate(expression, scope)
+
+@cache
+def _cel() -> CelEvaluator:
+    from sagactl.spec.cel import CelEvaluator
+
+    return CelEvaluator()
 
 
 def check_input(saga: Saga, value: Json) -> Json:
-    """Return *value* with the defaults of the saga's input schema; raises InvalidError naming what is wrong."""
+    """Return *value* with the defaults of the saga's input schema; raises InvalidError naming all that is wrong."""
     from sagactl.spec.inputs import check_input as check
 
-    try:
-        size = len(canonical(value).encode("utf-8", "surrogatepass"))
-    except NotJsonError as error:
-        raise InvalidError(f"the input is no JSON: {error}", code="invalid-input") from error
-    if size > PAYLOAD_BYTES_MAX:
-        raise InvalidError(f"the input has {size} bytes, more than {PAYLOAD_BYTES_MAX}", code="invalid-input")
     checked, problems = check(saga.input_schema, value)
     if problems:
-        raise InvalidError("; ".join(problems), code="invalid-input", hint=f"see `input` of saga {saga.name}")
+        wrong = "; ".join(problem.message for problem in problems[:INPUT_PROBLEMS_SHOWN_MAX])
+        hint = problems[0].hint or f"the input of saga {saga.name} stands in its file under `input`"
+        raise InvalidError(wrong, code="invalid-input", hint=hint)
     return checked
+
+
+def guard_stdout() -> None:
+    """Keep stdout for the answer: whatever tools and their children write there goes to stderr from now on."""
+    from sagactl.tools.capture import protect_stdout
+
+    protect_stdout()
 
 
 def make_run_id(choose: Callable[[Sequence[str]], str] = secrets.choice) -> str:

@@ -7,9 +7,9 @@ import sys
 from sagactl.cli.options import Globals, Output
 from sagactl.cli.session import style_of
 from sagactl.cli.streams import answer_stream, write_line
-from sagactl.cli.views.documents import error_document
 from sagactl.cli.views.error import render_error
-from sagactl.core.canonical import canonical
+from sagactl.cli.views.error import write_error as make_error_document
+from sagactl.cli.views.spelling import spell
 from sagactl.errors import SagactlError
 
 
@@ -17,7 +17,7 @@ def write_error(error: SagactlError, settings: Globals) -> None:
     """Write *error* to stderr, and as JSON to stdout where the answer was to be JSON."""
     write_line(sys.stderr, _text_of(error, settings))
     if settings.output is not Output.TEXT:
-        write_line(answer_stream(), canonical(error_document(error)))
+        write_line(answer_stream(), spell(make_error_document(error)))
 
 
 def _text_of(error: SagactlError, settings: Globals) -> str:
@@ -26,4 +26,4 @@ def _text_of(error: SagactlError, settings: Globals) -> str:
         return render_error(error, style_of(sys.stderr, settings))
     from sagactl.spec.report import render_problems
 
-    return render_problems(problems, getattr(error, "text", ""))
+    return render_problems(problems, getattr(error, "source_text", ""))

@@ -7,15 +7,17 @@ from typing import Annotated
 
 import typer
 
-from sagactl.cli.follow import write_document
+from sagactl.app import guard_stdout
+from sagactl.cli.follow import make_scene, write_document
 from sagactl.cli.operate import ask, make_request
 from sagactl.cli.options import Output
-from sagactl.cli.select import select_run
-from sagactl.cli.session import Session, local_zone, now_ms, open_session
-from sagactl.cli.streams import answer_stream, guard_stdout, write_line
-from sagactl.cli.views.dlq import render_dead_letter, render_dead_letters
-from sagactl.cli.views.documents import dead_letter_document, dead_letters_document
+from sagactl.cli.select import select_run, short_ids
+from sagactl.cli.session import Session, now_ms, open_session
+from sagactl.cli.streams import answer_stream, write_line
+from sagactl.cli.views.dlq import render_letter, render_letters
+from sagactl.cli.views.documents import write_letter, write_letters
 from sagactl.core.canonical import Json, NotJsonError, parse
+from sagactl.core.evolve import replay
 from sagactl.core.records import Direction, Resolution, Verb
 from sagactl.errors import ExitCode, InvalidError, NotFoundError, RefusedError, UsageError
 from sagactl.log.base import DeadLetter, RunRow
@@ -48,9 +50,11 @@ def list_letters(
         run_id = None if run is None else select_run(log, run).run_id
         letters = log.dead_letters(run_id=run_id, is_open=not everything)
         if session.output is Output.TEXT:
-            write_line(answer_stream(), render_dead_letters(letters, session.style, now_ms()))
+            shown = short_ids(log, [letter.run_id for letter in letters])
+            text = render_letters(letters, short_ids=shown, now_ms=now_ms(), style=session.style)
+            write_line(answer_stream(), text)
         else:
-            write_document(dead_letters_document(letters))
+            write_document(write_letters(letters))
         return ExitCode.OK
 
 
@@ -67,10 +71,11 @@ def show(context: typer.Context, run: RunArgument, step: StepArgument = None) ->
         letter = _find(log.dead_letters(run_id=row.run_id), row, step)
         records = list(log.read(row.run_id))
         saga = session.app.saga_of(row)
+        state = replay(saga, (stored.record for stored in records))
         if session.output is Output.TEXT:
-            write_line(answer_stream(), render_dead_letter(letter, saga, records, session.style, local_zone()))
+            write_line(answer_stream(), render_letter(make_scene(session, saga, state), letter, records))
         else:
-            write_document(dead_letter_document(letter, records))
+            write_document(write_letter(saga, state, letter, records))
         return ExitCode.OK
 
 

@@ -7,15 +7,20 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from sagactl.cli.options import Output
+from sagactl.cli.select import short_id
 from sagactl.cli.session import Session, local_zone, now_ms
 from sagactl.cli.signals import Signals
 from sagactl.cli.streams import answer_stream, write_line
-from sagactl.cli.views.documents import record_document, run_document
-from sagactl.cli.views.progress import ProgressLines
+from sagactl.cli.views.documents import write_record, write_run
+from sagactl.cli.views.progress import Progress
 from sagactl.cli.views.report import render_report
-from sagactl.core.canonical import Json, canonical
+from sagactl.cli.views.scene import Scene
+from sagactl.cli.views.spelling import spell
+from sagactl.core.canonical import Json
 from sagactl.core.evolve import replay
 from sagactl.core.records import RunStatus
+from sagactl.core.saga import Saga
+from sagactl.core.state import RunState
 from sagactl.core.summary import summarize
 from sagactl.engine.driver import Driver
 from sagactl.engine.ending import Ending, Why
@@ -55,16 +60,16 @@ class Follower:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._progress = ProgressLines(session.progress_style, local_zone())
+        self._progress = Progress(style=session.progress_style, tz=local_zone())
         self.latest: dict[str, Committed] = {}
 
     def __call__(self, committed: Committed) -> None:
         """Take in what has become durable."""
         self.latest[committed.run_id] = committed
         if self._session.output is Output.JSONL:
-            for seq, record in enumerate(committed.records, start=committed.first_seq):
-                document = record_document(committed.run_id, seq, record)
-                write_line(answer_stream(), canonical(document))
+            log = self._session.app.log()
+            for stored in log.read(committed.run_id, after_seq=committed.first_seq - 1):
+                write_line(answer_stream(), spell(write_record(stored)))
         if self._session.shows_progress:
             for line in self._progress.feed(committed):
                 write_line(sys.stderr, line)
@@ -97,18 +102,23 @@ def write_ending(session: Session, ending: Ending, last: Committed) -> None:
     """Write the answer: the report, or the run as a document."""
     if session.output is Output.TEXT:
         if session.settings.quiet < 2:
-            report = render_report(last.saga, last.state, ending, session.style, now_ms())
-            write_line(answer_stream(), report)
+            write_line(answer_stream(), render_report(make_scene(session, last.saga, last.state), ending))
         return
-    write_document(run_document(last.saga, last.state))
+    write_document(write_run(last.saga, last.state))
+
+
+def make_scene(session: Session, saga: Saga, state: RunState) -> Scene:
+    """Return a run as the views take it."""
+    shown = short_id(session.app.log(read_only=True), state.run_id)
+    return Scene(saga, state, shown, now_ms(), local_zone(), session.style)
 
 
 def write_document(document: Json) -> None:
     """Write one JSON value."""
-    write_line(answer_stream(), canonical(document))
+    write_line(answer_stream(), spell(document))
 
 
-def write_run(session: Session, row: RunRow) -> None:
+def write_logged_run(session: Session, row: RunRow) -> None:
     """Write the answer for a run that is not driven here: what its log says."""
     log = session.app.log()
     saga = session.app.saga_of(row)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from sagactl.core.canonical import Json, NotJsonError, check_nesting, parse
+from sagactl.core.canonical import Json, NotJsonError, parse
 from sagactl.core.saga import PAYLOAD_BYTES_MAX
 from sagactl.errors import InvalidError, UsageError
 
@@ -73,13 +73,7 @@ def _read_file(name: str) -> Json:
     else:
         text, where = _read_text(name), name
     if text.lstrip()[:1] in {"{", "["}:
-        value = _parse(text, where)
-    else:
-        from sagactl.spec.positions import read_plain
+        return _parse(text, where)
+    from sagactl.spec.document import read_document
 
-        value = read_plain(text, file=where)
-    try:
-        check_nesting(value)
-    except NotJsonError as error:
-        raise InvalidError(f"{where}: {error}", code="invalid-input") from None
-    return value
+    return read_document(text, file=where)

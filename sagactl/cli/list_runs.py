@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated, Final
 
@@ -11,10 +10,11 @@ import typer
 
 from sagactl.cli.follow import write_document
 from sagactl.cli.options import Output
-from sagactl.cli.session import local_zone, now_ms, open_session
+from sagactl.cli.select import short_ids
+from sagactl.cli.session import Session, local_zone, now_ms, open_session
 from sagactl.cli.streams import answer_stream, write_line
-from sagactl.cli.views.documents import run_row_document, runs_document
-from sagactl.cli.views.list import render_runs
+from sagactl.cli.views.documents import write_row, write_runs
+from sagactl.cli.views.runs import render_runs
 from sagactl.core.records import RunStatus
 from sagactl.errors import ExitCode, NotFoundError, UsageError
 from sagactl.log.base import RunFilter, RunRow
@@ -48,21 +48,22 @@ def list_runs(
             rows, total = session.app.log(read_only=True).rows(which)
         except NotFoundError:
             rows, total = [], 0  # no log yet: no runs, and that is no error
-        _write(session.output, rows, total, ids=ids, text=lambda: render_runs(rows, total, session.style, now_ms()))
+        _write(session, rows, total, ids=ids)
         return ExitCode.OK
 
 
-def _write(output: Output, rows: list[RunRow], total: int, *, ids: bool, text: Callable[[], str]) -> None:
+def _write(session: Session, rows: list[RunRow], total: int, *, ids: bool) -> None:
     if ids:
         for row in rows:
             write_line(answer_stream(), row.run_id)
-    elif output is Output.TEXT:
-        write_line(answer_stream(), text())
-    elif output is Output.JSON:
-        write_document(runs_document(rows, total))
+    elif session.output is Output.TEXT:
+        shown = short_ids(session.app.log(read_only=True), [row.run_id for row in rows]) if rows else {}
+        write_line(answer_stream(), render_runs(rows, total, short_ids=shown, now_ms=now_ms(), style=session.style))
+    elif session.output is Output.JSON:
+        write_document(write_runs(rows, total))
     else:
         for row in rows:
-            write_document(run_row_document(row))
+            write_document(write_row(row))
 
 
 def _statuses(text: str | None) -> tuple[RunStatus, ...]:

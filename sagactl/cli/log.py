@@ -8,11 +8,11 @@ import typer
 
 from sagactl.cli.follow import write_document
 from sagactl.cli.options import Output
-from sagactl.cli.select import select_run
+from sagactl.cli.select import select_run, short_id
 from sagactl.cli.session import local_zone, open_session
 from sagactl.cli.streams import answer_stream, write_line
-from sagactl.cli.views.documents import log_document, stored_record_document
-from sagactl.cli.views.log import render_log
+from sagactl.cli.views.documents import write_record, write_records
+from sagactl.cli.views.log import LogFilter, render_log
 from sagactl.errors import ExitCode
 
 app = typer.Typer()
@@ -41,13 +41,15 @@ def log(
         records = list(saga_log.read(row.run_id))
         match session.output:
             case Output.TEXT:
+                shown = short_id(saga_log, row.run_id)
+                chosen = LogFilter(step, failed)
                 text = render_log(
-                    row, records, session.style, local_zone(), step=step, failed_only=failed, detail=detail
+                    row, records, short_id=shown, tz=local_zone(), style=session.style, chosen=chosen, detail=detail
                 )
                 write_line(answer_stream(), text)
             case Output.JSONL:
                 for stored in records:
-                    write_document(stored_record_document(stored))
+                    write_document(write_record(stored))
             case Output.JSON:
-                write_document(log_document(row, records))
+                write_document(write_records(records))
         return ExitCode.OK

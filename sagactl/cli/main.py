@@ -139,7 +139,7 @@ def run_command_line(arguments: Sequence[str]) -> int:
     except click.exceptions.Exit as stop:
         code = stop.exit_code
     except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.ctx.get_help() if error.ctx is not None else "", err=True)
+        click.echo(error.ctx.get_help(), err=True)
         code = ExitCode.USAGE
     except BrokenPipeError:
         return _close_pipe()

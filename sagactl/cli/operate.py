@@ -10,7 +10,7 @@ import time
 from typing import Final
 
 from sagactl.app import make_request_id, who_am_i
-from sagactl.cli.follow import code_of_ending, code_of_status, drive, write_ending, write_run
+from sagactl.cli.follow import code_of_ending, code_of_status, drive, write_ending, write_logged_run
 from sagactl.cli.session import Session
 from sagactl.core.canonical import Json
 from sagactl.core.records import (
@@ -108,5 +108,5 @@ def _wait_for_rest(session: Session, run_id: str, request: Request) -> int:
     log = session.app.log()
     while (row := log.row(run_id)).status not in AT_REST:
         time.sleep(POLL_SECONDS)
-    write_run(session, row)
+    write_logged_run(session, row)
     return _code_for(request, code_of_status(RunStatus(row.status)))

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from sagactl.app import guard_stdout
 from sagactl.cli.follow import (
     code_of_ending,
     code_of_status,
@@ -13,13 +14,13 @@ from sagactl.cli.follow import (
     worst_of,
     write_document,
     write_ending,
-    write_run,
+    write_logged_run,
 )
 from sagactl.cli.options import Output
 from sagactl.cli.select import select_run
 from sagactl.cli.session import Session, open_session
-from sagactl.cli.streams import answer_stream, guard_stdout, write_line
-from sagactl.cli.views.documents import runs_of_states_document
+from sagactl.cli.streams import answer_stream, write_line
+from sagactl.cli.views.documents import RUNS_SCHEMA, write_list, write_run
 from sagactl.cli.views.error import render_error
 from sagactl.core.records import AT_REST
 from sagactl.engine.driver import Driver
@@ -58,7 +59,7 @@ def resume(
 def _resume_one(session: Session, row: RunRow, *, waits: bool) -> int:
     log = session.app.log()
     if row.status in AT_REST and not log.requests([row.run_id]):
-        write_run(session, row)
+        write_logged_run(session, row)
         return code_of_status(row.status)
     driver = session.app.driver(waits_for_timers=waits)
     hint = f"sagactl resume {row.run_id}"
@@ -83,8 +84,8 @@ def _resume_all(session: Session, *, waits: bool) -> int:
         if not endings and not failed:
             write_line(answer_stream(), "nothing to resume")
     else:
-        states = [(follower.latest[run_id].saga, follower.latest[run_id].state) for run_id in endings]
-        write_document(runs_of_states_document(states))
+        seen = [follower.latest[run_id] for run_id in endings]
+        write_document(write_list(RUNS_SCHEMA, [write_run(each.saga, each.state) for each in seen]))
     return worst_of([*failed, *_codes(endings, code)])
 
 

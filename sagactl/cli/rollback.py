@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
+from sagactl.app import guard_stdout
 from sagactl.cli.operate import ask, make_request
 from sagactl.cli.select import select_run
 from sagactl.cli.session import Session, open_session
-from sagactl.cli.streams import guard_stdout
 from sagactl.core.records import RunStatus, Verb
 from sagactl.errors import UsageError
 from sagactl.log.base import RunRow

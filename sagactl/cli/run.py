@@ -7,11 +7,10 @@ from typing import Annotated
 
 import typer
 
-from sagactl.app import check_input, who_am_i
-from sagactl.cli.follow import code_of_ending, code_of_status, drive, write_ending, write_run
+from sagactl.app import check_input, guard_stdout, who_am_i
+from sagactl.cli.follow import code_of_ending, code_of_status, drive, write_ending, write_logged_run
 from sagactl.cli.inputs import read_inputs
 from sagactl.cli.session import Session, open_session
-from sagactl.cli.streams import guard_stdout
 from sagactl.cli.validate import report_warnings
 from sagactl.core.canonical import Json
 from sagactl.core.saga import Saga
@@ -88,5 +87,5 @@ def _report_existing(session: Session, run_id: str, saga: Saga) -> int:
         session.say(f"warning: run {run_id} has this key, with another definition ({versions}); it is the one shown")
     else:
         session.say(f"run {run_id} has this key; it is shown, nothing is called")
-    write_run(session, row)
+    write_logged_run(session, row)
     return code_of_status(row.status)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from sagactl.core.keys import RUN_ID
 from sagactl.errors import NotFoundError, UsageError
 from sagactl.log.base import Log, RunFilter, RunRow
+
+SHORT_ID_LENGTH_MIN = 6
 
 _PREFIX = re.compile(r"[0-9a-z]{1,13}", re.ASCII)
 
@@ -42,3 +45,16 @@ def _select_latest(log: Log, text: str, *, changes: bool) -> RunRow:
         of_saga = f" of saga {saga}" if saga else ""
         raise NotFoundError(f"there is no run{of_saga} yet", code="no-such-run", hint="sagactl list")
     return rows[0]
+
+
+def short_id(log: Log, run_id: str) -> str:
+    """Return the shortest prefix, of at least 6 characters, that means this run."""
+    for length in range(SHORT_ID_LENGTH_MIN, len(run_id)):
+        if len(log.find(run_id[:length])) <= 1:
+            return run_id[:length]
+    return run_id
+
+
+def short_ids(log: Log, run_ids: Iterable[str]) -> dict[str, str]:
+    """Return the short id of each run."""
+    return {run_id: short_id(log, run_id) for run_id in dict.fromkeys(run_ids)}

@@ -18,7 +18,7 @@ import typer
 from sagactl.app import App
 from sagactl.cli.options import Globals, Output
 from sagactl.cli.streams import answer_stream, supports_unicode
-from sagactl.cli.views.text import Style
+from sagactl.cli.views.style import Style
 from sagactl.config import load_config
 
 WIDTH_WITHOUT_TERMINAL = 80

@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from sagactl.cli.follow import write_document
+from sagactl.cli.follow import make_scene, write_document
 from sagactl.cli.options import Output
 from sagactl.cli.select import select_run
-from sagactl.cli.session import local_zone, now_ms, open_session
+from sagactl.cli.session import open_session
 from sagactl.cli.streams import answer_stream, write_line
-from sagactl.cli.views.documents import run_document
+from sagactl.cli.views.documents import write_run
 from sagactl.cli.views.show import render_run
 from sagactl.core.evolve import replay
 from sagactl.errors import ExitCode
@@ -38,9 +38,9 @@ def show(
         saga = session.app.saga_of(row)
         state = replay(saga, (stored.record for stored in log.read(row.run_id)))
         if session.output is not Output.TEXT:
-            write_document(run_document(saga, state))
+            write_document(write_run(saga, state, captured=log.captured(row.run_id)))
             return ExitCode.OK
-        captured = log.captured(row.run_id) if printed else []
-        text = render_run(row, saga, state, session.style, now_ms(), local_zone(), captured=captured)
+        captured = log.captured(row.run_id) if printed else None
+        text = render_run(make_scene(session, saga, state), holder=row.holder, captured=captured)
         write_line(answer_stream(), text)
         return ExitCode.OK

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
+from sagactl.app import guard_stdout
 from sagactl.cli.operate import ask, make_request
 from sagactl.cli.select import select_run
 from sagactl.cli.session import open_session
-from sagactl.cli.streams import guard_stdout
 from sagactl.core.records import Verb
 
 app = typer.Typer()

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sagactl.app import guard_stdout
 from sagactl.cli.follow import write_document
 from sagactl.cli.options import Output
 from sagactl.cli.session import Session, open_session
-from sagactl.cli.streams import answer_stream, guard_stdout, write_line
-from sagactl.cli.views.documents import problems_document
+from sagactl.cli.streams import answer_stream, write_line
+from sagactl.cli.views.error import write_problems
 from sagactl.errors import ExitCode, NotFoundError
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def validate(
         paths = [session.app.find_saga(name) for name in files or ()] or _all_sagas(session)
         found = [problem for path in paths for problem in _check(session, path)]
         if session.output is not Output.TEXT:
-            write_document(problems_document(found, len(paths)))
+            write_document(write_problems(found, files=len(paths)))
         elif not found:
             write_line(answer_stream(), f"{len(paths)} saga{'s' if len(paths) != 1 else ''} checked, nothing to mend")
         is_bad = any(problem.severity == "error" or strict for problem in found)
@@ -64,13 +65,13 @@ def _check(session: Session, path: Path) -> list[Problem]:
     try:
         loaded = session.app.load_saga(path)
     except InvalidSagaError as error:
-        _write_problems(session, error.problems, error.text)
+        _write_problems(session, error.problems, error.source_text)
         return list(error.problems)
-    _write_problems(session, loaded.warnings, loaded.text)
+    _write_problems(session, loaded.warnings, loaded.source_text)
     return list(loaded.warnings)
 
 
-def _write_problems(session: Session, problems: object, text: str) -> None:
+def _write_problems(session: Session, problems: Sequence[Problem], text: str) -> None:
     from sagactl.spec.report import render_problems
 
     if problems and session.output is Output.TEXT:
@@ -78,8 +79,8 @@ def _write_problems(session: Session, problems: object, text: str) -> None:
 
 
 def report_warnings(session: Session, loaded: Loaded) -> None:
-    """Write a loaded saga's warnings to stderr."""
-    from sagactl.spec.report import render_problems
-
-    if loaded.warnings and session.shows_progress:
-        write_line(sys.stderr, render_problems(loaded.warnings, loaded.text))
+    """Say on stderr that a saga has warnings; `validate` shows them."""
+    count = len(loaded.warnings)
+    if count and session.shows_progress:
+        noun = "warning" if count == 1 else "warnings"
+        session.say(f"{count} {noun}: sagactl validate {loaded.saga.source}")

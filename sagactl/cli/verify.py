@@ -8,10 +8,10 @@ import typer
 
 from sagactl.cli.follow import write_document
 from sagactl.cli.options import Output
-from sagactl.cli.select import select_run
+from sagactl.cli.select import select_run, short_ids
 from sagactl.cli.session import open_session
 from sagactl.cli.streams import answer_stream, write_line
-from sagactl.cli.views.documents import verification_document
+from sagactl.cli.views.documents import write_verification
 from sagactl.cli.views.verify import render_verification
 from sagactl.errors import ExitCode
 
@@ -35,7 +35,9 @@ def verify(
         run_id = None if run is None else select_run(log, run).run_id
         found = log.verify(run_id)
         if session.output is Output.TEXT:
-            write_line(answer_stream(), render_verification(found, session.style))
+            shown = short_ids(log, [each.run_id for each in found.findings])
+            text = render_verification(found, short_ids=shown, style=session.style)
+            write_line(answer_stream(), text)
         else:
-            write_document(verification_document(found))
+            write_document(write_verification(found))
         return ExitCode.ERROR if found.findings else ExitCode.OK

@@ -83,8 +83,15 @@ class Workers:
 
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-            threading.Thread(target=self._loop.run_forever, name="sagactl-async", daemon=True).start()
+            threading.Thread(target=self._run_loop, args=(self._loop,), name="sagactl-async", daemon=True).start()
         return self._loop
+
+    @staticmethod
+    def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            loop.run_forever()
+        finally:
+            loop.close()
 
     def close(self) -> None:
         """Let idle threads and the event loop end; busy threads end with the process."""

@@ -1,0 +1,54 @@
+"""`sagactl sandbox`: see what the sandbox plugins have done, or begin anew."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import typer
+
+from sagactl.cli.follow import write_document
+from sagactl.cli.options import Output
+from sagactl.cli.session import open_session
+from sagactl.cli.streams import answer_stream, write_line
+from sagactl.cli.views.sandbox import render_sandbox, write_sandbox
+from sagactl.errors import ExitCode
+
+app = typer.Typer(help="The sandbox: the pretended vendors behind the plugins that ship.", no_args_is_help=True)
+
+
+@app.command()
+def show(context: typer.Context) -> int:
+    """Show what the pretended vendors hold, and every effect in order.
+
+    Examples:
+      sagactl sandbox show
+    """
+    from sagactl.sandbox.database import sandbox_path
+    from sagactl.sandbox.show import read_sandbox
+
+    with open_session(context) as session:
+        state = read_sandbox(sandbox_path(session.app.config.project))
+        systems = {name: [asdict(each) for each in objects] for name, objects in state.systems.items()}
+        ledger = [asdict(entry) for entry in state.ledger]
+        if session.output is Output.TEXT:
+            write_line(answer_stream(), render_sandbox(systems, ledger, style=session.style))
+        else:
+            write_document(write_sandbox(systems, ledger))
+        return ExitCode.OK
+
+
+@app.command()
+def reset(context: typer.Context) -> int:
+    """Forget all that the pretended vendors hold.
+
+    Examples:
+      sagactl sandbox reset
+    """
+    from sagactl.sandbox.database import sandbox_path
+    from sagactl.sandbox.show import reset_sandbox
+
+    with open_session(context) as session:
+        path = sandbox_path(session.app.config.project)
+        reset_sandbox(path)
+        write_line(answer_stream(), f"the sandbox {path} is empty")
+        return ExitCode.OK

@@ -1,0 +1,53 @@
+"""`sagactl tools`: what steps can call."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sagactl.app import App, guard_stdout
+from sagactl.cli.follow import write_document
+from sagactl.cli.options import Output
+from sagactl.cli.session import open_session
+from sagactl.cli.streams import answer_stream, write_line
+from sagactl.cli.views.tools import BrokenRow, ToolRow, render_tool, render_tools, write_tool, write_tools
+from sagactl.errors import ExitCode
+
+app = typer.Typer()
+
+
+@app.command()
+def tools(
+    context: typer.Context,
+    name: Annotated[str | None, typer.Argument(metavar="TOOL", help="One tool, in full.")] = None,
+) -> int:
+    """List what steps can call, or show one tool with its arguments.
+
+    Examples:
+      sagactl tools
+
+      sagactl tools billing.charge
+    """
+    guard_stdout()
+    with open_session(context) as session:
+        rows, broken = _collect(session.app)
+        if name is not None:
+            session.app.registry.tool(name)
+            row = next(each for each in rows if each.facts.name == name)
+            text, document = render_tool(row, rows, style=session.style), write_tool(row)
+        else:
+            text, document = render_tools(rows, broken, style=session.style), write_tools(rows, broken)
+        if session.output is Output.TEXT:
+            write_line(answer_stream(), text)
+        else:
+            write_document(document)
+        return ExitCode.OK
+
+
+def _collect(app: App) -> tuple[list[ToolRow], list[BrokenRow]]:
+    registry = app.registry
+    found = [registry.tool(name) for name in registry.names()]
+    rows = [ToolRow(each.facts, each.description, each.place.file, each.place.line) for each in found]
+    broken = [BrokenRow(each.name, each.file, each.line, each.message, tuple(each.tools)) for each in registry.broken]
+    return rows, broken

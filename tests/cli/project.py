@@ -1,0 +1,100 @@
+"""A project of its own for a test, and the command line run in it as a user would: another process."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass
+class Result:
+    """What a command gave."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """The one JSON value on stdout."""
+        return json.loads(self.out)
+
+
+@dataclass
+class Project:
+    """A folder with the plugins and sagas that ship, and a log of its own."""
+
+    path: Path
+    environ: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def make(cls, path: Path) -> Project:
+        """Copy the shipped plugins and sagas to *path*."""
+        for name in ("plugins", "sagas"):
+            shutil.copytree(ROOT / name, path / name, ignore=shutil.ignore_patterns("__pycache__"))
+        return cls(path, {"SAGACTL_SANDBOX_LEDGER": str(path / "witness.jsonl")})
+
+    def environment(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Return the environment of a command: ours, without settings that a developer may have."""
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("SAGACTL_")}
+        return {**inherited, "PYTHONPATH": str(ROOT), "COLUMNS": "80", **self.environ, **(extra or {})}
+
+    def run(self, *arguments: str, extra: Mapping[str, str] | None = None, timeout: float = 60) -> Result:
+        """Run `sagactl` with *arguments* in the project."""
+        return self.run_python("-m", "sagactl", *arguments, extra=extra, timeout=timeout)
+
+    def run_python(self, *arguments: str, extra: Mapping[str, str] | None = None, timeout: float = 60) -> Result:
+        """Run Python with *arguments* in the project."""
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            cwd=self.path,
+            env=self.environment(extra),
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+        return Result(done.returncode, done.stdout, done.stderr)
+
+    def run_several(self, *lines: Sequence[str]) -> list[Result]:
+        """Run several command lines that only look, in one process."""
+        script = str(Path(__file__).with_name("several.py"))
+        answers = json.loads(self.run_python(script, json.dumps([list(line) for line in lines])).out)
+        return [Result(code, out, "") for code, out in answers]
+
+    def start(self, *arguments: str, extra: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+        """Start `sagactl` and don't wait for it."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "sagactl", *arguments],
+            cwd=self.path,
+            env=self.environment(extra),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def latest(self) -> dict[str, Any]:
+        """Return the newest run as a document."""
+        shown: dict[str, Any] = self.run("show", "-o", "json").json["run"]
+        return shown
+
+    def ledger(self) -> list[dict[str, Any]]:
+        """Return the sandbox's own ordered ledger of effects."""
+        entries: list[dict[str, Any]] = self.run("sandbox", "show", "-o", "json").json["ledger"]
+        return entries
+
+    def witness(self) -> list[dict[str, Any]]:
+        """Return what the tools have testified to, in order, in a file that no log knows of."""
+        file = self.path / "witness.jsonl"
+        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
