@@ -125,6 +125,7 @@ def _on_intent(saga: Saga, state: RunState, record: Intent) -> None:
     _require(operation in state.operations or _has_turn(state, operation), f"the turn of {operation} has not come")
     op = operation_state(state, operation)
     _require(record.fence == state.fence, f"an intent under fence {record.fence}, not {state.fence}")
+    _require(operation not in state.undrawn, f"the delay of {operation} is not drawn yet")
     _check_direction(state, op)
     repeated = op.phase is Phase.PENDING
     _require(record.attempt == op.attempts + (0 if repeated else 1), f"attempt {record.attempt} after {op.attempts}")

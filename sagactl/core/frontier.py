@@ -1,7 +1,7 @@
 """Moving an operation from phase to phase, and what that makes possible next.
 
-The only place that changes a phase, but for the beginning of a rollback (see `backward`). Each phase has its container in the state (see `state`), so that `decide` finds
-what is ready, due, in doubt or used up without looking for it.
+The only place that changes a phase, but for the beginning of a rollback (see `backward`). Each phase has its container
+in the state (see `state`), so that `decide` finds what is ready, due, in doubt or used up without looking for it.
 """
 
 from __future__ import annotations

@@ -10,8 +10,7 @@ from __future__ import annotations
 import heapq
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from functools import partial
 
 from sagactl.core.advance import Turn, advance
@@ -37,11 +36,10 @@ from sagactl.core.records import (
     Verb,
 )
 from sagactl.core.saga import GRACE_MS, Call, Saga
-from sagactl.core.state import RunState
 from sagactl.core.summary import Summary, summarize
-from sagactl.core.template import ExpressionError, Scope
 from sagactl.core.world import AskProbe, EndCalls, MakeCall, Rest, Wait
 from sagactl.core.world import World as Outlook
+from tests.core.simulation.drivers import Driver, Evaluator, SimLog, make_outcome
 from tests.core.simulation.generate import ANSWERS, Plan
 from tests.core.simulation.world import Job, World
 
@@ -51,59 +49,6 @@ HOLDER = Holder("sim", 1, "then", "boot")
 
 class SpinError(AssertionError):
     """The run neither ends nor waits for anything."""
-
-
-@dataclass
-class SimLog:
-    """A durable log of one run: a batch is taken whole, and only under the present fence, right after the last one."""
-
-    records: list[Record] = field(default_factory=list)
-    writers: list[int] = field(default_factory=list)
-    fence: int = 0
-
-    def append(self, batch: Sequence[Record], fence: int, after_seq: int) -> bool:
-        """Append *batch*, or refuse it."""
-        if fence != self.fence or after_seq != len(self.records):
-            return False
-        self.keep(batch, fence)
-        return True
-
-    def keep(self, batch: Sequence[Record], fence: int) -> None:
-        """Make *batch* durable."""
-        self.records += batch
-        self.writers += [fence] * len(batch)
-
-
-@dataclass
-class Evaluator:
-    """Evaluates the one expression of generated sagas: `draw()` gives another value each time it is asked."""
-
-    count: int = 0
-
-    def evaluate(self, expression: str, scope: Scope) -> Json:
-        """Return a value never returned before, so that evaluating twice shows."""
-        if expression != "draw()":
-            raise ExpressionError(f"no such function: {expression}")
-        self.count += 1
-        return self.count
-
-    def check_arguments(self, tool: str, arguments: Json) -> str | None:
-        """Find nothing wrong."""
-        return None
-
-
-@dataclass(eq=False)
-class Driver:
-    """A process that drives the run, or believes that it does."""
-
-    fence: int
-    state: RunState
-    is_alive: bool = True
-    has_lease: bool = True
-    base: int = 0
-    queued: list[Record] = field(default_factory=list)
-    flight: dict[Operation, Job] = field(default_factory=dict)
-    then: Wait | EndCalls | Rest | None = None
 
 
 class Simulation:
@@ -244,7 +189,7 @@ class Simulation:
             return
         op = Operation(job.step, job.item, Direction(job.direction))
         word = "ok" if job.answer.get("output") is not None else self.rng.choice(["reject", "retry", "lost_clean"])
-        is_taken = self.log.append([self._outcome(op, job, word)], driver.fence, driver.base)
+        is_taken = self.log.append([make_outcome(self.now, self.rng, op, job, word)], driver.fence, driver.base)
         self._sync()
         self.happened["refused by the fence"] += not is_taken
         driver.is_alive = is_taken
@@ -414,34 +359,12 @@ class Simulation:
             self.happened["died between effect and record"] += 1
             self.die(driver)
             return
-        self._take_answer(driver, op, self._outcome(op, job, word))
+        self._take_answer(driver, op, make_outcome(self.now, self.rng, op, job, word))
 
     def _take_answer(self, driver: Driver, op: Operation, record: Record) -> None:
         del driver.flight[op]
         self._fold(driver, record)
         self.pump()
-
-    def _outcome(self, op: Operation, job: Job, word: str) -> Outcome:
-        attempt, output = job.attempt, job.answer.get("output")
-        failure = Failure(word, f"{op} {word} at {attempt}")
-        if word == "ok" and output is None:
-            word, failure = "reject", Failure("tombstone", "the undo came first")
-        match word:
-            case "ok":
-                return Outcome(self.now, op, attempt, OutcomeKind.SUCCEEDED, output={"id": str(output)})
-            case "reject":
-                return Outcome(self.now, op, attempt, OutcomeKind.REJECTED, failure=failure)
-            case "retry" | "fatal":
-                return Outcome(self.now, op, attempt, OutcomeKind.UNAVAILABLE, failure=failure)
-            case "retry_after":
-                after_ms = self.rng.choice([0, 70, 3_000])
-                return Outcome(self.now, op, attempt, OutcomeKind.UNAVAILABLE, failure=failure, after_ms=after_ms)
-            case "pending" | "pending_done":
-                after_ms = self.rng.choice([10, 500, 4_000])
-                return Outcome(self.now, op, attempt, OutcomeKind.PENDING, after_ms=after_ms, token=f"t{job.number}")
-            case _:
-                raw = "odd" if word == "misfit" else None
-                return Outcome(self.now, op, attempt, OutcomeKind.UNKNOWN, failure=failure, raw=raw)
 
     def _script_probe(self, driver: Driver, op: Operation, job: Job, call: AskProbe) -> None:
         self.world.begin(job)
