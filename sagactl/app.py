@@ -100,7 +100,14 @@ class App:
             text = file.read_bytes()
         except OSError as error:
             raise NotFoundError(f"{file} can't be read: {error.strerror}", code="no-such-saga") from error
-        return load_saga(text, file=str(file), tools=self.tool_facts)
+        return load_saga(text, file=self._name_file(file), tools=self.tool_facts)
+
+    def _name_file(self, file: Path) -> str:
+        """Return how *file* is called in messages and in the run: the same wherever the project lies."""
+        whole = file.resolve()
+        if whole.is_relative_to(self.config.project):
+            return str(whole.relative_to(self.config.project))
+        return str(file)
 
     def saga_of(self, row: RunRow) -> Saga:
         """Return the saga that a run is bound to."""

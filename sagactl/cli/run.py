@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -78,11 +79,20 @@ def _start(session: Session, saga: Saga, value: Json, key: str | None, *, waits:
     return code_of_ending(endings[run_id], signal_code)
 
 
+def _is_same(one: Saga, other: Saga) -> bool:
+    """Tell whether two definitions mean the same; a plugin's version alone changes nothing about a saga."""
+    first, second = (
+        replace(each, tools={name: replace(facts, version="") for name, facts in each.tools.items()})
+        for each in (one, other)
+    )
+    return first == second
+
+
 def _report_existing(session: Session, run_id: str, saga: Saga) -> int:
     """E8: the same key is the same run: its outcome, and no call."""
     row = session.app.log().row(run_id)
     pinned = session.app.saga_of(row)
-    if pinned != saga:
+    if not _is_same(pinned, saga):
         versions = f"version {pinned.version or '?'} there, {saga.version or '?'} here"
         session.say(f"warning: run {run_id} has this key, with another definition ({versions}); it is the one shown")
     else:

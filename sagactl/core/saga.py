@@ -132,7 +132,7 @@ class Step:
     compensate_failed: CompensateFailed = CompensateFailed.AUTO
     description: str | None = None
     agent: str | None = None
-    line: int | None = None
+    line: int | None = field(default=None, compare=False)
 
     @property
     def is_behind_pivot(self) -> bool:
@@ -156,7 +156,7 @@ class Saga:
     compensation_concurrency: int = 1
     output: Template | None = None
     secrets: tuple[str, ...] = ()
-    source: str | None = None
+    source: str | None = field(default=None, compare=False)
 
     @cached_property
     def by_id(self) -> Mapping[str, Step]:
