@@ -140,6 +140,7 @@ def _on_intent(saga: Saga, state: RunState, record: Intent) -> None:
     op.asking = record.asking
     op.deadline_ms = record.deadline_ms
     op.is_final = False
+    op.delay = None
     state.in_flight[operation] = None
     apply_event(saga, state, op, Event.INTENT, record.at_ms)
 
@@ -238,6 +239,7 @@ def _on_probe(saga: Saga, state: RunState, record: Probe) -> None:
         op.probes += 1
         _require(record.number == op.probes, f"probe {record.number} after {op.probes - 1}")
         op.deadline_ms = record.deadline_ms
+        op.delay = None
         state.in_flight[record.operation] = None
         apply_event(saga, state, op, Event.PROBE_ASKED, record.at_ms)
         return

@@ -309,6 +309,10 @@ class Play:
         assert replay(self.saga, self.records) == self.state
         return summarize(self.saga, self.state)
 
+    def fold(self) -> RunState:
+        """Return the state that a new driver would find."""
+        return replay(self.saga, self.records)
+
     def status(self) -> RunStatus:
         """Return where the run stands."""
         return self.summary.status

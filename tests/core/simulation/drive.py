@@ -320,8 +320,8 @@ class Simulation:
             word = "lost"  # a target that has acted doesn't say that it has not
         self.happened[f"{job.direction} {word}"] += 1
         begin_ms = self.now + rng.choice([0, 0, 5])
-        effect_ms = begin_ms + rng.choice([0, 1, 20, 300])
-        answer_ms = effect_ms + rng.choice([0, 1, 30, 900])
+        effect_ms = begin_ms + rng.choice([0, 1, 20, 300, 3_000])
+        answer_ms = effect_ms + rng.choice([0, 1, 30, 900, 3_000])
         self.at(begin_ms, lambda: self._if_running(driver, job, lambda: self.world.begin(job)))
         if word in {"ok", "lost", "misfit", "hang", "pending_done"}:
             self.at(effect_ms, lambda: self._if_running(driver, job, lambda: self._act(job)))

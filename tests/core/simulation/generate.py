@@ -162,7 +162,7 @@ def _traits(step: Step, tools: dict[str, ToolFacts]) -> Traits:
 def _draw_trouble(rng: random.Random, saga: Saga) -> Trouble:
     is_stormy = rng.random() < 0.55
     verbs = ["cancel", "rollback", "terminate"]
-    count = rng.choice([0, 0, 0, 1, 1, 2])
+    count = rng.choice([0, 0, 0, 0, 0, 1, 1, 2])
     requests = tuple(
         (int(rng.expovariate(1 / 3_000)), rng.choices(verbs, weights=[4, 4, 2])[0], rng.random() < 0.4)
         for _ in range(count)
@@ -173,7 +173,7 @@ def _draw_trouble(rng: random.Random, saga: Saga) -> Trouble:
         crashes=rng.choice([0, 0, 1, 1, 2, 3, 5]),
         crash_chance=rng.choice([0.03, 0.08, 0.2]),
         requests=requests,
-        after_end=rng.choice([None, None, None, *verbs]),
+        after_end=rng.choice([*[None] * 6, *verbs]),
         is_operator_patient=rng.random() < 0.75,
         missing_until_ms=rng.choice([0, 0, 0, 0, 2_000, 20_000]),
         missing_tool=rng.choice(sorted(saga.tools)),

@@ -66,8 +66,16 @@ def run_and_judge(simulation: Simulation) -> list[str]:
     except SpinError as error:
         return [str(error)]
     except Exception as error:  # whatever the core raises is a finding, and the seed tells how to see it
-        return [f"crash: {type(error).__name__}: {error}"]
+        return [f"crash: {type(error).__name__}: {error}", *_judge_what_is_left(simulation)]
     return judge(gather(simulation))
+
+
+def _judge_what_is_left(simulation: Simulation) -> list[str]:
+    """Judge a run that broke off: a core that stumbles over its own mistake still made it."""
+    try:
+        return judge(gather(simulation))
+    except Exception as error:  # a log that can't even be folded tells no more than that
+        return [f"crash: {type(error).__name__}: {error}"]
 
 
 def describe(seeds: Sequence[int]) -> str:
