@@ -44,7 +44,7 @@ from sagactl.core.records import (
 from sagactl.errors import DamagedLogError
 from sagactl.log.base import Finding, RunRow
 from sagactl.log.chain import Link, follow, genesis_hash
-from sagactl.log.codec import Encoded, encode
+from sagactl.log.codec import encode
 from sagactl.log.effects import CloseLetters, OpenLetter, row_effect
 
 WHOLE_LOG: Final = ""
@@ -155,7 +155,7 @@ def _fold_all(run_id: str, links: Iterable[Link], folding: _Folding) -> str | No
 
     try:
         for stored in follow(run_id, 0, genesis_hash(run_id), note(links)):
-            if encode(stored.record) != Encoded._make(spelled[0][2:8]):
+            if encode(stored.record) != spelled[0].encoded:
                 return "it is spelled in another way than sagactl does"
             before = folding.seq, folding.head
             problem = folding.take(stored.seq, stored.hash, stored.record)

@@ -1,8 +1,8 @@
 """The hash chain of a run: each record's hash covers the record before it, and so all before it.
 
-The encoding under the hash is injective: every part stands with its length before it, and an absent part has a
-spelling that no present one has. So no two different records share what is hashed, however odd their text. The chain
-of each run begins with its own id; a record can't be moved into another run.
+The encoding under the hash is injective: every text stands with its length before it, numbers have no separator in
+them, and an absent part has a spelling that no present one has. So no two different records share what is hashed,
+however odd their text. The chain of each run begins with its own id; a record can't be moved into another run.
 
 What a chain can't tell, `verify` says in its essay.
 """
@@ -34,6 +34,11 @@ class Link(NamedTuple):
     body: str
     hash: str
 
+    @property
+    def encoded(self) -> Encoded:
+        """Return the record without its place."""
+        return Encoded._make(self[2:8])
+
 
 def genesis_hash(run_id: str) -> str:
     """Return what the first record of a run is chained to."""
@@ -52,8 +57,11 @@ def chain_hash(  # noqa: PLR0917 - the columns in their order
     body: str,
 ) -> str:
     """Return the SHA-256 of a record and the hash before it, in hexadecimal."""
-    parts = (_DOMAIN, previous_hash, run_id, seq, at_ms, type, step, item, attempt, body)
-    text = "".join(["-;" if part is None else f"{len(str(part))}:{part};" for part in parts])
+    place = "-" if step is None else f"{len(step)}:{step}"
+    text = (
+        f"{_DOMAIN};{len(previous_hash)}:{previous_hash};{len(run_id)}:{run_id};{seq};{at_ms};{len(type)}:{type};"
+        f"{place};{item};{attempt};{len(body)}:{body}"
+    )
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -83,7 +91,7 @@ def follow(run_id: str, after_seq: int, head: str, links: Iterable[Link]) -> Ite
             raise damaged(run_id, seq, f"record {seq} is not what was written")
         head = head_found
         try:
-            record = decode(Encoded._make(found[2:8]))
+            record = decode(found.encoded)
         except DamagedLogError as error:
             raise damaged(run_id, seq, f"record {seq}: {error.message}") from error
         yield StoredRecord(run_id, seq, record, head)

@@ -11,8 +11,8 @@ sqlite3 shell) does as it likes; reading the log with one is harmless while it o
 
 A checkpoint needs the readers' leave to shorten the WAL: one that is in the middle of reading keeps it long. Ours read
 page by page and hold nothing between. From the first size on a checkpoint is tried without waiting, and again each
-time the WAL has grown by as much; from the second size on each commit waits a moment for the readers.
-A checkpoint that fails loses nothing, the commit stands in the WAL; the next commit that needs space will say so.
+time the WAL has grown by as much; from the second size on each try waits a moment for the readers. A checkpoint that
+fails loses nothing, the commit stands in the WAL; the next commit that needs space will say so.
 """
 
 from __future__ import annotations
@@ -44,8 +44,7 @@ class Checkpointer:
             return
         wait_ms = FORCED_WAIT_MS if size >= self._wal_bytes_max else 0
         checkpoint(connection, wait_ms=wait_ms)
-        left = self.wal_bytes()
-        self._due_bytes = min(left + self._checkpoint_bytes, max(self._wal_bytes_max, self._checkpoint_bytes))
+        self._due_bytes = self.wal_bytes() + self._checkpoint_bytes
 
     def wal_bytes(self) -> int:
         """Return the size of the WAL."""

@@ -16,13 +16,13 @@ How it stays fast
 The forms of each field (`forms`) are put into tables once, when the module is imported; nothing is looked up by
 reflection for a record.
 
-Text that is no Unicode (a lone surrogate, as broken file names and hostile JSON have them) has no UTF-8 form. In a
-body it is escaped, as JSON allows; reading gives the same text back.
+Half characters (lone surrogates, as broken file names have them) have no UTF-8 form. In a value they are refused, as
+everywhere; in a text of ours, like the message of an error that some tool raised, each is written as `?`: a record
+that must be written now is not lost over the wording of a message.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -241,15 +241,6 @@ _BY_WORD: Final = {layout.word: layout for layout in _ALL}
 assert _BY_WORD.keys() == RECORD_TYPES.keys(), "every type of record has a layout"
 
 _parse = JSONDecoder(parse_float=Decimal).decode
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
-
-
-def spell(value: Any) -> str:
-    """Return the canonical spelling in a form that UTF-8 can hold."""
-    text = canonical(value)
-    if text.isascii():
-        return text
-    return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def encode(record: Record) -> Encoded:
@@ -271,7 +262,7 @@ def encode(record: Record) -> Encoded:
         body["direction"] = operation.direction.value
     elif isinstance(record, Decision):
         step = body.pop("step", None)
-    return Encoded(record.at_ms, layout.word, step, item, attempt, spell(body))
+    return Encoded(record.at_ms, layout.word, step, item, attempt, canonical(body))
 
 
 def decode(encoded: Encoded) -> Record:
@@ -342,7 +333,7 @@ def _read_operation(step: Any, item: Any, body: dict[str, Any]) -> Operation:
 
 def encode_request(request: Request) -> str:
     """Return an operator's request as text."""
-    return spell({**_REQUEST.write(request), "v": BODY_VERSION})
+    return canonical({**_REQUEST.write(request), "v": BODY_VERSION})
 
 
 def decode_request(text: str) -> Request:
@@ -356,7 +347,7 @@ def decode_request(text: str) -> Request:
 
 def encode_failure(failure: Failure | None) -> str | None:
     """Return a failure as text."""
-    return None if failure is None else spell(_FAILURE.write(failure))
+    return None if failure is None else canonical(_FAILURE.write(failure))
 
 
 def decode_failure(text: str | None) -> Failure | None:

@@ -31,6 +31,10 @@ def _same(value: Any) -> Any:
     return value
 
 
+def _write_text(value: str) -> str:
+    return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
+
+
 def plain(kind: type) -> Form:
     """Return the form of a text, number or flag, which must be of that very type."""
 
@@ -39,7 +43,7 @@ def plain(kind: type) -> Form:
             raise MalformedError(f"{value!r} is no {kind.__name__}")
         return value
 
-    return Form(_same, read)
+    return Form(_write_text if kind is str else _same, read)
 
 
 def word(words: type[StrEnum]) -> Form:

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from sagactl.errors import StorageError
+from sagactl.log.file_system import make_private_file
 from sagactl.log.sqlite_errors import locked_error
 
 GATE_SUFFIX: Final = "-gate"
@@ -61,9 +62,11 @@ class Gate:
         self._descriptor = self._open()
 
     def _open(self) -> int | None:
-        flags = os.O_RDONLY if self._is_read_only else os.O_RDWR | os.O_CREAT
+        if not self._is_read_only:
+            make_private_file(self.path)
+        flags = os.O_RDONLY if self._is_read_only else os.O_RDWR
         try:
-            return os.open(self.path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            return os.open(self.path, flags | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError as error:
             if self._is_read_only:
                 return None  # a copy of a log, on a disk that can't be written: nobody else writes either
@@ -92,7 +95,7 @@ class Gate:
             return True
         os.close(self._descriptor)  # the file was deleted: who comes now locks another one
         self._descriptor = self._open()
-        return False
+        return self._try(how)
 
     def leave(self) -> None:
         """Give the lock back."""

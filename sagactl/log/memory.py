@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from sagactl.core.canonical import Json, digest
+from sagactl.core.canonical import Json, canonical, digest
 from sagactl.core.records import AT_REST, Holder, Record, Request, RunStatus
 from sagactl.log.audit import WHOLE_LOG, Evidence, Letter, verify_run
 from sagactl.log.base import (
@@ -29,7 +29,7 @@ from sagactl.log.base import (
     Verification,
 )
 from sagactl.log.chain import Link, encode_all, follow, genesis_hash, link
-from sagactl.log.codec import decode_request, encode_request, spell
+from sagactl.log.codec import decode, decode_request, encode_request
 from sagactl.log.definitions import check_definition, definition_lost
 from sagactl.log.effects import CloseLetters, OpenLetter, row_effect
 from sagactl.log.leases import Granted, LeaseClock, Standing, grant, judge
@@ -102,7 +102,7 @@ class MemoryLog:
         run = _Run(replace(row, holder=holder), new.key_is_explicit, links)
         if holder is not None:
             run.fence, run.granted = 1, grant(self._clock)
-        self._definitions.setdefault(definition, spell(new.definition))
+        self._definitions.setdefault(definition, canonical(new.definition))
         self._runs[new.run_id] = run
         return Creation(new.run_id, is_new=True, lease=None if holder is None else Lease(new.run_id, 1, holder))
 
@@ -173,8 +173,8 @@ class MemoryLog:
             last = links[-1]
             run.links += links
             run.row = next_row(run.row, batch.summary, last.at_ms, last.seq, last.hash)
-            for record, placed in zip(batch.records, links, strict=True):
-                self._apply(run.row, record, placed.seq)
+            for placed in links:
+                self._apply(run.row, decode(placed.encoded), placed.seq)
         for each in batch.captured:
             text, size = cut_captured(each.text, run.captured_bytes)
             if size > 0:

@@ -10,6 +10,7 @@ from sagactl.core.records import Direction, DriverClaimed, Holder, RunCreated, R
 from sagactl.core.summary import Summary
 from sagactl.errors import BusyError, InvalidError, NotFoundError, RefusedError
 from sagactl.log.base import CAPTURED_BYTES_MAX, NewRun, RunRow
+from sagactl.log.codec import decode_failure, encode_failure
 
 FOUND_MAX: Final = 10
 """How many runs a prefix finds at most."""
@@ -69,7 +70,7 @@ def next_row(row: RunRow, summary: Summary, at_ms: int, seq: int, head: str) -> 
         status=summary.status,
         direction=summary.direction,
         cause=summary.cause,
-        failure=summary.failure,
+        failure=decode_failure(encode_failure(summary.failure)),
         failed_step=summary.failed_step,
         waiting_for=None if waiting is None else waiting.what,
         waiting_until_ms=None if waiting is None else waiting.until_ms,

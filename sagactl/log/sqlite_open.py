@@ -92,7 +92,10 @@ def open_to_read(path: Path, *, busy_ms: int, connect: Connect, is_immutable: bo
     """Return a connection that can only read; *is_immutable* says that nobody writes while it is open."""
     connection = _connect(path, "mode=ro&immutable=1" if is_immutable else "mode=ro", busy_ms, connect)
     try:
-        _refuse_old(_read_version(connection, path), path)
+        version = _read_version(connection, path)
+        if version == 0 and is_immutable:
+            _refuse_scrap(path)
+        _refuse_old(version, path)
         for pragma in (*_ALWAYS, ("query_only", "ON", 1)):
             _set(connection, path, *pragma)
     except sqlite3.Error as error:
@@ -102,6 +105,12 @@ def open_to_read(path: Path, *, busy_ms: int, connect: Connect, is_immutable: bo
         connection.close()
         raise
     return connection
+
+
+def _refuse_scrap(path: Path) -> None:
+    """Raise DamagedLogError for a file so short that SQLite would take it for an empty database."""
+    if path.stat().st_size > 0:
+        raise DamagedLogError(f"{path} is no log of sagactl", hint="name another file with --log")
 
 
 def _refuse_old(version: int, path: Path) -> None:
@@ -150,6 +159,7 @@ def _bring_up(connection: sqlite3.Connection, path: Path, gate: Gate) -> None:
         if version == SCHEMA_VERSION:
             return
         if version == 0:
+            _refuse_scrap(path)
             check_not_lost(path, gate.read_witness())
         connection.execute("PRAGMA synchronous = EXTRA").close()
         migrate(connection, from_version=version)

@@ -22,6 +22,7 @@ from sagactl.log.rows import FOUND_MAX, is_unicode, no_run
 from sagactl.log.sqlite_reading import Store
 
 PAGE_RECORDS: Final = 1_000
+_LAST_CHARACTER: Final = "\U0010ffff"
 UNFINISHED: Final = (RunStatus.RUNNING, RunStatus.WAITING, RunStatus.ROLLING_BACK)
 
 _ROW: Final = (
@@ -47,8 +48,8 @@ def find_rows(connection: sqlite3.Connection, prefix: str) -> list[RunRow]:
     if not is_unicode(prefix):
         return []
     found = connection.execute(
-        f"{_ROW} WHERE runs.run_id >= ? AND substr(runs.run_id, 1, ?) = ? ORDER BY runs.number DESC LIMIT ?",
-        (prefix, len(prefix), prefix, FOUND_MAX),
+        f"{_ROW} WHERE runs.run_id >= ? AND runs.run_id < ? ORDER BY runs.number DESC LIMIT ?",
+        (prefix, prefix + _LAST_CHARACTER, FOUND_MAX),
     )
     return [_make_row(row) for row in found.fetchall()]
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sagactl.core.canonical import digest
+from sagactl.core.canonical import canonical, digest
 from sagactl.core.records import Holder, Record, Request
 from sagactl.log.base import Batch, Captured, Creation, Lease, NewRun, RunRow
 from sagactl.log.chain import Link, encode_all, genesis_hash, link
-from sagactl.log.codec import Encoded, encode_failure, encode_request, spell
+from sagactl.log.codec import Encoded, encode_failure, encode_request
 from sagactl.log.effects import CloseLetters, OpenLetter, row_effect
 from sagactl.log.leases import Granted, LeaseClock, Standing, grant, judge
 from sagactl.log.rows import (
@@ -173,7 +173,7 @@ def create_run(
     if connection.execute("SELECT 1 FROM runs WHERE run_id = ?", (new.run_id,)).fetchone() is not None:
         raise run_exists(new.run_id)
     definition = digest(new.definition)
-    connection.execute("INSERT OR IGNORE INTO definitions VALUES (?, ?)", (definition, spell(new.definition)))
+    connection.execute("INSERT OR IGNORE INTO definitions VALUES (?, ?)", (definition, canonical(new.definition)))
     at_ms = clock.wall_ms()
     records: list[Record] = [created_record(new, definition, at_ms)]
     if holder is not None:
