@@ -98,8 +98,8 @@ class Spec:
     cap: int = 300_000
     jitter: Jitter = Jitter.NONE
     non_retryable: tuple[str, ...] = ()
-    on_unknown: OnUnknown | None = None
-    undo_on_unknown: OnUnknown | None = None
+    on_unknown: str | None = None
+    undo_on_unknown: str | None = None
     probe: bool = False
     undo_probe: bool = False
     idempotent: bool = True
@@ -177,7 +177,7 @@ def _action_call(step_id: str, spec: Spec) -> Call:
         _retry(spec, spec.attempts),
         start_to_close_ms=spec.timeout,
         schedule_to_close_ms=spec.schedule,
-        on_unknown=spec.on_unknown or policy,
+        on_unknown=OnUnknown(spec.on_unknown or policy),
     )
 
 
@@ -187,7 +187,7 @@ def _undo_call(step_id: str, spec: Spec) -> Call:
         parse_template(spec.undo_arguments if spec.undo_arguments is not None else {"id": "${{ output.id }}"}),
         _retry(spec, spec.undo_attempts),
         schedule_to_close_ms=spec.undo_schedule,
-        on_unknown=spec.undo_on_unknown or (OnUnknown.PROBE if spec.undo_probe else OnUnknown.RETRY),
+        on_unknown=OnUnknown(spec.undo_on_unknown or ("probe" if spec.undo_probe else "retry")),
     )
 
 
@@ -266,10 +266,10 @@ class Play:
                 left = words.get(name, ["ok"])
                 self.now += ms
                 self.answer(name.rstrip("?"), left.pop(0) if len(left) > 1 else left[0])
-            elif isinstance(self.last.then, Rest) or self._wake_ms() is None or (self._wake_ms() or 0) > until:
+            elif isinstance(self.last.then, Rest) or self.wake_ms() is None or (self.wake_ms() or 0) > until:
                 return self.summary
             else:
-                self.now = max(self.now, self._wake_ms() or 0)
+                self.now = max(self.now, self.wake_ms() or 0)
                 self.turn()
         raise AssertionError("the run doesn't end")
 
@@ -277,7 +277,8 @@ class Play:
         op, call = next(iter(self.under_way.items()))
         return spell(op) + ("?" if isinstance(call, AskProbe) else "")
 
-    def _wake_ms(self) -> int | None:
+    def wake_ms(self) -> int | None:
+        """Return until when the core wants to wait."""
         assert self.last is not None
         return getattr(self.last.then, "until_ms", None)
 

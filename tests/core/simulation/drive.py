@@ -18,7 +18,6 @@ from sagactl.core.canonical import Json, canonical
 from sagactl.core.evolve import evolve, replay
 from sagactl.core.operators import answer_request
 from sagactl.core.records import (
-    AT_REST,
     Direction,
     DriverClaimed,
     Failure,
@@ -312,12 +311,7 @@ class Simulation:
 
     def _script_call(self, driver: Driver, op: Operation, job: Job) -> None:
         rng = self.rng
-        word = rng.choices(ANSWERS, weights=self.weights if job.direction == "action" else self.undo_weights)[0]
-        call = self.saga.by_id[op.step].action if op.direction is Direction.ACTION else self._undo_of(op)
-        if call.schedule_to_close_ms is not None and rng.random() < 0.3:
-            word = rng.choice(["pending", "pending_done"])
-        if job.asking > 1 and word not in {"ok", "pending"} and self._has_acted(job):
-            word = "lost"  # a target that has acted doesn't say that it has not
+        word = self.choose_word(op, job)
         self.happened[f"{job.direction} {word}"] += 1
         begin_ms = self.now + rng.choice([0, 0, 5])
         effect_ms = begin_ms + rng.choice([0, 1, 20, 300, 3_000])
@@ -330,6 +324,17 @@ class Simulation:
             if rng.random() < 0.1:
                 self.at(answer_ms + rng.choice([0, 1, 5_000]), lambda: self.deliver(driver, op, job, word))
         self.at(job.deadline_ms, lambda: self._time_out(driver, op, job))
+
+    def choose_word(self, op: Operation, job: Job) -> str:
+        """Draw what the call will come to."""
+        weights = self.weights if job.direction == "action" else self.undo_weights
+        word = self.rng.choices(ANSWERS, weights=weights)[0]
+        call = self.saga.by_id[op.step].action if op.direction is Direction.ACTION else self._undo_of(op)
+        if call.schedule_to_close_ms is not None and self.rng.random() < 0.3:
+            word = self.rng.choice(["pending", "pending_done"])
+        if job.asking > 1 and word not in {"ok", "pending"} and self._has_acted(job):
+            return "lost"  # a target that has acted doesn't say that it has not
+        return word
 
     def _has_acted(self, job: Job) -> bool:
         return job.key in self.world.answered if job.direction != "action" else self.world.is_there(job.forward_key)
@@ -495,9 +500,4 @@ class Simulation:
     @property
     def is_at_rest(self) -> bool:
         """Tell whether the run came to rest."""
-        return self.driver is not None and isinstance(self.driver.then, Rest) and self.status in AT_REST
-
-    @property
-    def status(self) -> RunStatus:
-        """Return the status that a user sees at the end."""
-        return summarize(self.saga, replay(self.saga, self.log.records)).status
+        return self.driver is not None and isinstance(self.driver.then, Rest)

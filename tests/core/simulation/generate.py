@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -33,6 +34,10 @@ class Trouble:
     missing_tool: str | None
     slots: int
     deadline_ms: int | None
+
+
+CALM_SEA = Trouble((1, *[0] * 9), (1, *[0] * 9), 0, 0.0, (), None, False, 0, None, 8, None)
+"""No trouble at all: every call does as it is told."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,7 @@ def generate(seed: int) -> Plan:
         settle_timeout_ms=rng.choice([1_000, 5_000, 30_000]),
         compensation_concurrency=rng.choice([1, 1, 1, 2, 3]),
     )
-    traits = {step.id: _traits(step, draft.tools) for step in draft.steps}
+    traits = {step.id: read_traits(step, draft.tools) for step in draft.steps}
     return Plan(seed, saga, traits, draft.data, _draw_trouble(rng, saga))
 
 
@@ -148,7 +153,8 @@ def _draw_spec(rng: random.Random, klass: StepClass) -> Spec:
     )
 
 
-def _traits(step: Step, tools: dict[str, ToolFacts]) -> Traits:
+def read_traits(step: Step, tools: Mapping[str, ToolFacts]) -> Traits:
+    """Return what the target of a step is like, going by what its tools promise."""
     facts = tools[step.action.tool]
     undo = None if step.compensation is None else tools[step.compensation.tool]
     return Traits(

@@ -9,6 +9,9 @@ from typing import Any
 from sagactl.core.definition import write_definition
 from sagactl.core.evolve import replay
 from sagactl.core.records import RECORD_TYPES, Record
+from sagactl.core.state import RunState
+from sagactl.core.summary import summarize
+from sagactl.core.transitions import IllegalRecordError
 from tests.core.simulation.drive import Simulation, SpinError
 from tests.core.simulation.evidence import Evidence
 from tests.core.simulation.generate import generate
@@ -36,6 +39,7 @@ def gather(simulation: Simulation) -> Evidence:
     driver = simulation.driver
     assert driver is not None
     records = simulation.log.records
+    state = _fold(simulation)
     return Evidence(
         saga=write_definition(simulation.saga),
         records=[plain_record(record) for record in records],
@@ -46,10 +50,17 @@ def gather(simulation: Simulation) -> Evidence:
             for _, summary in simulation.seen
         ],
         requests=[request.id for request in simulation.requests],
-        is_fold_equal=simulation.is_fold_equal and replay(simulation.saga, records) == driver.state,
+        is_fold_equal=simulation.is_fold_equal and state == driver.state,
         is_at_rest=simulation.is_at_rest,
-        status=str(simulation.status),
+        status="unreadable" if state is None else str(summarize(simulation.saga, state).status),
     )
+
+
+def _fold(simulation: Simulation) -> RunState | None:
+    try:
+        return replay(simulation.saga, simulation.log.records)
+    except IllegalRecordError:
+        return None
 
 
 def try_seed(seed: int) -> tuple[list[str], Simulation]:
