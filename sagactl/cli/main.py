@@ -7,7 +7,6 @@ costs what the command needs. The table below is all that `--help` has to know.
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -142,7 +141,7 @@ def run_command_line(arguments: Sequence[str]) -> int:
         click.echo(error.ctx.get_help(), err=True)
         code = ExitCode.USAGE
     except BrokenPipeError:
-        return _close_pipe()
+        code = ExitCode.OK  # whoever read the answer has gone: no failure of ours
     except KeyboardInterrupt:
         code = ExitCode.INTERRUPTED
     except Exception as error:
@@ -186,14 +185,11 @@ def _report(raised: Exception, settings: Globals) -> int:
 
 
 def _flush(code: int) -> int:
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        return _close_pipe(code)
-    return code
+    from sagactl.cli.streams import silence
 
-
-def _close_pipe(code: int = 0) -> int:
-    """Whoever read our stdout has gone: that is no failure of ours, nor of the run."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            silence(stream)
     return code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import IO
 
@@ -12,10 +13,24 @@ def answer_stream() -> IO[str]:
 
 
 def write_line(stream: IO[str], text: str) -> None:
-    """Write *text* and a line end; characters that the stream can't hold are escaped, never an error."""
+    """Write *text* and a line end.
+
+    Characters that the stream can't hold are escaped. A reader that has gone away is no failure, of ours or of a run:
+    what it would have been told goes nowhere.
+    """
     encoding = getattr(stream, "encoding", None) or "utf-8"
-    stream.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
-    stream.flush()
+    try:
+        stream.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+        stream.flush()
+    except BrokenPipeError:
+        silence(stream)
+
+
+def silence(stream: IO[str]) -> None:
+    """Let what is written to *stream* from now on, and what it still holds, go nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def supports_unicode(stream: IO[str]) -> bool:

@@ -78,7 +78,7 @@ def _check_order(ledger: list[dict[str, Any]], run_id: str) -> list[str]:
 
 
 def check_calls(witness: list[dict[str, Any]]) -> list[str]:
-    """S4: within one process the calls of one operation never overlap; a later process begins after the earlier's death."""
+    """S4: calls of one operation never overlap within a process."""
     wrong = []
     open_calls: dict[tuple[str, int], int] = {}
     for line in witness:
