@@ -114,7 +114,7 @@ def _read_complaints(text: str, expression: str) -> tuple[Complaint, ...]:
         row = min(int(line), len(lines)) - 1
         offset = sum(len(each) + 1 for each in lines[:row]) + int(column) - 1
         found.append(_place(_shorten(message), min(max(offset, 0), len(expression)), expression))
-    return tuple(found) or (Complaint(_shorten(text.partition("\n")[0]), 0, len(expression)),)
+    return tuple(found) or (Complaint(_explain(text), 0, len(expression)),)
 
 
 def _shorten(message: str) -> str:
@@ -146,7 +146,7 @@ def _explain(text: str) -> str:
         return f"there is no {quote(key[1])}"
     if "SELECT to non-message" in text:
         return "a field is asked of something that is no map"
-    return quote(_STATUS.sub("", text.partition("\n")[0]), 160)
+    return quote(_NOISE.sub("", _STATUS.sub("", text.partition("\n")[0])), 160)
 
 
 def _pick(expression: str, scope: Scope) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from sagactl.core.canonical import Json
@@ -61,18 +62,29 @@ def read_template(node: Node, findings: Findings) -> Template | None:
     failed = False
     for scalar, _ in texts(node):
         try:
-            parse_template(scalar.value)
+            _parse(scalar)
         except TemplateSyntaxError as error:
             failed = True
             _refuse(scalar, error, findings)
     return None if failed else parse_template(sort_keys(plain_value(node)))
 
 
+def _parse(scalar: Scalar) -> Template:
+    assert isinstance(scalar.value, str), "only text holds expressions"
+    return _parse_text(scalar.value)
+
+
+@lru_cache(maxsize=256)
+def _parse_text(text: str) -> Template:
+    # The parts of the check look at one step after the other, each several times.
+    return parse_template(text)
+
+
 def _refuse(scalar: Scalar, error: TemplateSyntaxError, findings: Findings) -> None:
     assert isinstance(scalar.value, str), "only text holds expressions"
     opening = max(scalar.value.rfind(_MARK, 0, error.offset + len(_MARK)), 0)
-    start = _place_mark(findings.source, scalar, opening)
-    span = scalar.span if start is None else Span(start, start + len(_MARK))
+    start = _skip_marks(findings.source, scalar, scalar.span.start - 1, scalar.value.count(_MARK, 0, opening) + 1)
+    span = scalar.span if start < 0 else Span(start, start + len(_MARK))
     findings.error("bad-expression", str(error), span, hint="${{ opens an expression and }} ends it; $${{ is just text")
 
 
@@ -100,7 +112,7 @@ def placed_expressions(node: Node, source: Source) -> Iterator[PlacedExpression]
     """Yield the expressions in *node*, in order; texts that can't be read are passed over."""
     for scalar, within in texts(node):
         try:
-            template = parse_template(scalar.value)
+            template = _parse(scalar)
         except TemplateSyntaxError:
             continue
         if not isinstance(template, Literal):
@@ -110,19 +122,22 @@ def placed_expressions(node: Node, source: Source) -> Iterator[PlacedExpression]
 def _place_all(scalar: Scalar, template: Template, within: Path, source: Source) -> Iterator[PlacedExpression]:
     assert isinstance(scalar.value, str), "only text holds expressions"
     is_whole = isinstance(template, Reference | Expression)
-    position = 0
+    position, mark = 0, scalar.span.start - 1
     for found in references(template):
         opening = _next_opening(scalar.value, position)
+        mark = _skip_marks(source, scalar, mark, scalar.value.count(_MARK, position, opening) + 1)
         start = scalar.value.index(found.text, opening + len(_MARK))
-        position = start + len(found.text)
-        mark = _place_mark(source, scalar, opening)
-        if mark is None:
+        if mark < 0:
             yield PlacedExpression(found, scalar.span, within, is_whole, is_exact=False)
+            mark, position = scalar.span.end, start + len(found.text)
             continue
         begin = mark + start - opening
         is_exact = source.text.startswith(found.text, begin) and begin + len(found.text) <= scalar.span.end
         span = Span(begin, begin + len(found.text)) if is_exact else Span(mark, mark + len(_MARK))
         yield PlacedExpression(found, span, within, is_whole, is_exact)
+        # Marks within the expression stand in strings of it; they are passed over on both sides.
+        position = start + len(found.text)
+        mark = _skip_marks(source, scalar, mark, scalar.value.count(_MARK, opening + 1, position))
 
 
 def _next_opening(text: str, position: int) -> int:
@@ -133,14 +148,12 @@ def _next_opening(text: str, position: int) -> int:
     raise AssertionError("each expression has an opening")
 
 
-def _place_mark(source: Source, scalar: Scalar, opening: int) -> int | None:
-    """Return where in the file the `${{` stands that is at *opening* of the value."""
-    assert isinstance(scalar.value, str), "only text holds expressions"
-    position = scalar.span.start - 1
-    for _ in range(scalar.value.count(_MARK, 0, opening) + 1):
+def _skip_marks(source: Source, scalar: Scalar, position: int, amount: int) -> int:
+    """Return where the last of the next *amount* marks behind *position* stands in the file; -1 if there are fewer."""
+    for _ in range(amount):
         position = source.text.find(_MARK, position + 1, scalar.span.end)
         if position < 0:
-            return None
+            return -1
     return position
 
 

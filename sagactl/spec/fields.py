@@ -44,7 +44,7 @@ class Fields:
         self._findings = findings
         self._entries = {entry.key: entry for entry in node.entries}
         for entry in node.entries:
-            if entry.key not in keys:
+            if entry.key not in keys and not findings.is_full:
                 self._refuse_key(entry, keys)
 
     def _refuse_key(self, entry: Entry, keys: Collection[str]) -> None:

@@ -46,26 +46,25 @@ class Findings:
         first: Span | None = None,
     ) -> None:
         """Note an error at *span*; *first* is where the same thing stood before."""
+        if self.is_full:
+            return
         related: Related | None = None if first is None else (*self.source.place_span(first), "first here")
-        self._add(Problem(code, message, *self._place(span), hint, "error", related, label))
+        self._problems.append(Problem(code, message, *self._place(span), hint, "error", related, label))
 
     def warning(self, code: str, message: str, span: Span, *, hint: str | None = None) -> None:
         """Note something that may be meant."""
-        self._add(Problem(code, message, *self._place(span), hint, "warning"))
+        if not self.is_full:
+            self._problems.append(Problem(code, message, *self._place(span), hint, "warning"))
 
     def unknown(
         self, code: str, message: str, span: Span, *, word: str, known: Iterable[str], hint: str | None
     ) -> None:
         """Note an unknown word, with the known ones that are near, or else with *hint*."""
         near = suggestion_hint(word, known) if len(self._problems) < SUGGESTED_MAX else None
-        self._add(Problem(code, message, *self._place(span), near or hint))
+        self.error(code, message, span, hint=near or hint)
 
     def _place(self, span: Span) -> tuple[str, int, int, int]:
         return (self.source.file, *self.source.place_span(span))
-
-    def _add(self, problem: Problem) -> None:
-        if not self.is_full:
-            self._problems.append(problem)
 
     def sorted(self) -> tuple[Problem, ...]:
         """Return all problems in the order of the text, each once."""

@@ -26,7 +26,7 @@ from sagactl.spec.patterns import UnsafePatternError, compile_pattern, matches
 from sagactl.spec.schema_types import Types, follow, overlap, show_types, type_name
 from sagactl.spec.visible import quote
 
-VISITS_MAX: Final = 200_000
+VISITS_MAX: Final = 500_000
 """Pairs of a value and a schema in one check; composed schemas can unfold without end."""
 
 _SHOWN_LENGTH_MAX: Final = 60

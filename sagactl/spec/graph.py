@@ -131,6 +131,8 @@ def check_barrier(graph: Graph, findings: Findings) -> None:
             behind[need] |= behind[position] | 1 << position
     everything = (1 << len(graph.steps)) - 1
     for pivot, step in enumerate(graph.steps):
+        if findings.is_full:
+            return
         loose = everything & ~graph.ancestors[pivot] & ~behind[pivot] & ~(1 << pivot) if step.is_pivot else 0
         for position, other in enumerate(graph.steps) if loose else ():
             # Of two pivots side by side the first one tells.

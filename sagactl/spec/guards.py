@@ -10,15 +10,24 @@ is deliberately simple, and sound:
   contrary tests; in `T ? A : B` the test guards A, its contrary B;
 * the `when` of a step guards all that the step says; and a step whose `when` has all the conditions of `x`'s own runs
   only if `x` did, since both see the same values.
+
+The text is read once, into a tree of just these operators; everything between them is a leaf.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from sagactl.core.template import Reference, parse_expression
+
+DEPTH_MAX: Final = 32
+"""Brackets within brackets; CEL allows no more either."""
+
+Steps: TypeAlias = frozenset[str]
+_NONE: Final[Steps] = frozenset()
 
 _SUBJECT: Final = r"""steps(?:\.(?P<name>\w+)|\[["'](?P<key>\w+)["']\])\.(?P<field>status|output)"""
 _VALUE: Final = r"""(?P<value>null|["'](?:succeeded|skipped)["'])"""
@@ -28,69 +37,79 @@ _TESTS: Final = (
 )
 _WHEN_TRUE: Final = frozenset({("status", "==", "succeeded"), ("status", "!=", "skipped"), ("output", "!=", "null")})
 _WHEN_FALSE: Final = frozenset({("status", "!=", "succeeded"), ("status", "==", "skipped"), ("output", "==", "null")})
+
 _ATOM: Final = re.compile(
     r"""r?\"{3}.*?\"{3}|r?'{3}.*?'{3}|r?"(?:[^"\\]|\\.)*"|r?'(?:[^'\\]|\\.)*'"""
-    r"""|(?<=[\w\])])\[\s*(?:\d+|"[^"\\]*"|'[^'\\]*')\s*\]|\.\?|\[\?|&&|\|\||.""",
+    r"""|(?<=[\w\])])\[\s*(?:\d+|"[^"\\]*"|'[^'\\]*')\s*\]|\.\?|\[\?|&&|\|\||[!=]=|[\w.]+|\s+|.""",
     re.DOTALL | re.ASCII,
 )
 """Strings and plain indexes are taken whole, so that nothing in them looks like structure."""
 
 _OPENERS: Final = frozenset({"(", "[", "{", "[?"})
 _CLOSERS: Final = frozenset({")", "]", "}"})
-_DEPTH_MAX: Final = 64
 
-Steps: TypeAlias = frozenset[str]
-_NONE: Final[Steps] = frozenset()
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """What stands between brackets."""
+
+    opener: str
+    items: tuple[_Item, ...]
+
+
+_Item: TypeAlias = "str | _Group"
+
+
+@dataclass(frozen=True, slots=True)
+class _Tree:
+    """An expression, and the steps that have succeeded for certain if it is true, or false.
+
+    `guards` has, for each part, the steps that its neighbours make certain while it counts.
+    """
+
+    items: tuple[_Item, ...]
+    parts: tuple[_Tree, ...] = ()
+    guards: tuple[Steps, ...] = ()
+    if_true: Steps = _NONE
+    if_false: Steps = _NONE
+    is_test: bool = False
+    is_conjunction: bool = False
 
 
 def unguarded(text: str, known: Steps = _NONE) -> Iterator[str]:
     """Yield the steps whose output *text* looks at though they may be skipped; *known* have succeeded for certain."""
-    yield from _unguarded(text, known, 0)
+    items = _read(text)
+    # What is nested too deep to follow has no guard; CEL refuses it as well.
+    yield from _outputs(text, known) if items is None else _look(_build(items), known)
 
 
 def conditions(text: str) -> frozenset[str]:
     """Return the conditions that must all hold for *text* to be true, without white space around them."""
-    parts = _split(_strip(text), "&&")
-    if len(parts) == 1:
-        return frozenset(parts)
-    return frozenset[str]().union(*(conditions(part) for part in parts))
+    items = _read(text)
+    return frozenset({text.strip()}) if items is None else frozenset(_conditions(_build(items)))
 
 
 def succeeded_if_true(text: str) -> Steps:
     """Return the steps that have succeeded for certain where *text* is true."""
-    return _certain(_strip(text), holds=True, depth=0)
+    items = _read(text)
+    return _NONE if items is None else _build(items).if_true
 
 
-def _unguarded(text: str, known: Steps, depth: int) -> Iterator[str]:
-    text = _strip(text)
-    if depth > _DEPTH_MAX:
-        yield from _outputs(text, known)
+def _look(tree: _Tree, known: Steps) -> Iterator[str]:
+    if tree.is_test:
         return
-    ternary = _split_ternary(text)
-    if ternary is not None:
-        test, positive, negative = ternary
-        yield from _unguarded(test, known, depth + 1)
-        yield from _unguarded(positive, known | _certain(test, holds=True, depth=depth), depth + 1)
-        yield from _unguarded(negative, known | _certain(test, holds=False, depth=depth), depth + 1)
-        return
-    for operator, holds in (("||", False), ("&&", True)):
-        parts = _split(text, operator)
-        if len(parts) > 1:
-            tests = [_certain(part, holds=holds, depth=depth) for part in parts]
-            whole = known.union(*tests)
-            for part in parts:
-                yield from _unguarded(part, whole, depth + 1)
-            return
-    yield from _unguarded_leaf(text, known, depth)
+    if not tree.guards:
+        yield from _outputs(_spell(tree.items, hollow=True), known)
+    for index, part in enumerate(tree.parts):
+        yield from _look(part, known | tree.guards[index] if tree.guards else known)
 
 
-def _unguarded_leaf(text: str, known: Steps, depth: int) -> Iterator[str]:
-    if _read_test(text) is not None:
-        return
-    outside, groups = _split_groups(text)
-    yield from _outputs(outside, known)
-    for group in groups:
-        yield from _unguarded(group, known, depth + 1)
+def _conditions(tree: _Tree) -> Iterator[str]:
+    if tree.is_conjunction:
+        for part in tree.parts:
+            yield from _conditions(part)
+    else:
+        yield _spell(tree.items)
 
 
 def _outputs(text: str, known: Steps) -> Iterator[str]:
@@ -103,20 +122,56 @@ def _outputs(text: str, known: Steps) -> Iterator[str]:
             yield str(path[1])
 
 
-def _certain(text: str, *, holds: bool, depth: int) -> Steps:
-    """Return the steps that have succeeded for certain where *text* is true (or false, if it doesn't hold)."""
-    text = _strip(text)
-    if depth > _DEPTH_MAX or _split_ternary(text) is not None:
-        return _NONE
-    for operator, all_hold in (("||", False), ("&&", True)):
-        parts = _split(text, operator)
-        if len(parts) > 1:
-            each = [_certain(part, holds=holds, depth=depth + 1) for part in parts]
-            return _NONE.union(*each) if holds is all_hold else each[0].intersection(*each[1:])
-    if text.startswith("!"):
-        return _certain(text[1:], holds=not holds, depth=depth + 1)
-    test = _read_test(text)
-    return frozenset({test[0]}) if test is not None and test[1] is holds else _NONE
+def _read(text: str) -> tuple[_Item, ...] | None:
+    """Return *text* as atoms and groups, or None where its brackets don't fit or lie too deep."""
+    stack: list[tuple[str, list[_Item]]] = [("", [])]
+    for atom in _ATOM.findall(text):
+        if atom in _OPENERS:
+            stack.append((atom, []))
+        elif atom in _CLOSERS:
+            opener, items = stack.pop()
+            if not stack:
+                return None
+            stack[-1][1].append(_Group(opener, tuple(items)))
+        else:
+            stack[-1][1].append(atom)
+        if len(stack) > DEPTH_MAX:
+            return None
+    return tuple(stack[0][1]) if len(stack) == 1 else None
+
+
+def _build(items: Sequence[_Item]) -> _Tree:
+    items = _strip(items)
+    ternary = _split_ternary(items)
+    if ternary is not None:
+        test, positive, negative = map(_build, ternary)
+        return _Tree(items, (test, positive, negative), (_NONE, test.if_true, test.if_false))
+    disjunction = _split(items, "||")
+    if len(disjunction) > 1:
+        parts = tuple(map(_build, disjunction))
+        certain = _NONE.union(*(part.if_false for part in parts))
+        shared = parts[0].if_true.intersection(*(part.if_true for part in parts))
+        return _Tree(items, parts, (certain,) * len(parts), if_true=shared, if_false=certain)
+    conjunction = _split(items, "&&")
+    if len(conjunction) > 1:
+        parts = tuple(map(_build, conjunction))
+        certain = _NONE.union(*(part.if_true for part in parts))
+        shared = parts[0].if_false.intersection(*(part.if_false for part in parts))
+        guards = (certain,) * len(parts)
+        return _Tree(items, parts, guards, if_true=certain, if_false=shared, is_conjunction=True)
+    return _build_leaf(items)
+
+
+def _build_leaf(items: tuple[_Item, ...]) -> _Tree:
+    if items and items[0] == "!":
+        inner = _build(items[1:])
+        return _Tree(items, (inner,), (_NONE,), if_true=inner.if_false, if_false=inner.if_true)
+    test = _read_test(_spell(items))
+    if test is not None:
+        step, holds = frozenset({test[0]}), test[1]
+        return _Tree(items, if_true=step if holds else _NONE, if_false=_NONE if holds else step, is_test=True)
+    groups = (item for item in items if isinstance(item, _Group))
+    return _Tree(items, tuple(_build(part) for group in groups for part in _split_members(group)))
 
 
 def _read_test(text: str) -> tuple[str, bool] | None:
@@ -130,66 +185,60 @@ def _read_test(text: str) -> tuple[str, bool] | None:
     return None
 
 
-def _levels(text: str) -> Iterator[tuple[str, int, int]]:
-    """Yield the atoms of *text* with their offset and depth; brackets belong to the level around them."""
-    depth = 0
-    for found in _ATOM.finditer(text):
-        atom = found.group()
-        if atom in _CLOSERS:
-            depth -= 1
-        yield atom, found.start(), depth
-        if atom in _OPENERS:
-            depth += 1
+def _strip(items: Sequence[_Item]) -> tuple[_Item, ...]:
+    """Return *items* without white space and brackets around all of them."""
+    while True:
+        start, end = 0, len(items)
+        while start < end and _is_space(items[start]):
+            start += 1
+        while end > start and _is_space(items[end - 1]):
+            end -= 1
+        first = items[start] if end - start == 1 else ""
+        if not isinstance(first, _Group) or first.opener != "(":
+            return tuple(items[start:end])
+        items = first.items
 
 
-def _strip(text: str) -> str:
-    """Return *text* without white space and brackets around all of it."""
-    text = text.strip()
-    for _ in range(_DEPTH_MAX):
-        if not (text.startswith("(") and text.endswith(")")):
-            return text
-        closing = next((at for atom, at, depth in _levels(text) if atom == ")" and depth == 0), -1)
-        if closing != len(text) - 1:
-            return text
-        text = text[1:-1].strip()
-    return text
+def _is_space(item: _Item) -> bool:
+    return isinstance(item, str) and item.isspace()
 
 
-def _split(text: str, operator: str) -> list[str]:
-    """Split at *operator* outside all brackets."""
-    parts, start = [], 0
-    for atom, at, depth in _levels(text):
-        if atom == operator and depth == 0:
-            parts.append(text[start:at].strip())
-            start = at + len(operator)
-    return [*parts, text[start:].strip()]
+def _split(items: Sequence[_Item], operator: str) -> list[list[_Item]]:
+    parts: list[list[_Item]] = [[]]
+    for item in items:
+        if item == operator:
+            parts.append([])
+        else:
+            parts[-1].append(item)
+    return parts
 
 
-def _split_ternary(text: str) -> tuple[str, str, str] | None:
-    first = next((at for atom, at, depth in _levels(text) if atom == "?" and depth == 0), None)
-    if first is None:
+def _split_ternary(items: Sequence[_Item]) -> tuple[Sequence[_Item], Sequence[_Item], Sequence[_Item]] | None:
+    if "?" not in items:
         return None
+    first = items.index("?")
     open_marks = 0
-    for atom, at, depth in _levels(text):
-        if depth != 0 or at < first or atom not in {"?", ":"}:
-            continue
-        open_marks += 1 if atom == "?" else -1
-        if open_marks == 0:
-            return text[:first], text[first + 1 : at], text[at + 1 :]
+    for index in range(first, len(items)):
+        if items[index] in {"?", ":"}:
+            open_marks += 1 if items[index] == "?" else -1
+            if open_marks == 0:
+                return items[:first], items[first + 1 : index], items[index + 1 :]
     return None
 
 
-def _split_groups(text: str) -> tuple[str, list[str]]:
-    """Return what stands outside all brackets, and what stands in each, split at commas and at the colons of a map."""
-    outside: list[str] = []
-    groups: list[list[str]] = []
-    for atom, _, depth in _levels(text):
-        if depth == 0:
-            outside.append(atom)
-            if atom in _OPENERS:
-                groups.append([])
-        elif depth == 1 and (atom == "," or (atom == ":" and "?" not in groups[-1])):
-            groups.append([])
-        elif groups:
-            groups[-1].append(atom)
-    return "".join(outside), ["".join(group) for group in groups]
+def _split_members(group: _Group) -> Iterator[list[_Item]]:
+    """Yield what stands in brackets, split at commas and behind the keys of a map."""
+    for member in _split(group.items, ","):
+        has_key = ":" in member and ("?" not in member or member.index(":") < member.index("?"))
+        if has_key:
+            yield member[: member.index(":")]
+            yield member[member.index(":") + 1 :]
+        else:
+            yield member
+
+
+def _spell(items: Sequence[_Item], *, hollow: bool = False) -> str:
+    """Return the text of *items*; *hollow* leaves out what stands in brackets."""
+    return "".join(
+        item if isinstance(item, str) else f"{item.opener}{'' if hollow else _spell(item.items)})" for item in items
+    )

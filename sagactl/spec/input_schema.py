@@ -20,6 +20,9 @@ from sagactl.spec.schema_types import follow
 from sagactl.spec.source import Span
 from sagactl.spec.visible import quote
 
+DEFAULTS_COMPARISONS_MAX: Final = 50_000
+PATTERNS_LENGTH_MAX: Final = 20_000
+
 _TYPES: Final = ("null", "boolean", "integer", "number", "string", "array", "object")
 
 _SCHEMA: Final = frozenset(
@@ -109,7 +112,8 @@ class _Check:
         self._entry = entry
         self._root = plain_value(entry.node)
         self._findings = findings
-        self._budget = Budget()
+        self._budget = Budget(DEFAULTS_COMPARISONS_MAX)
+        self._pattern_characters = 0
 
     def run(self) -> None:
         before = self._findings.count
@@ -185,6 +189,11 @@ class _Check:
             self._check_reference(str(value), entry)
 
     def _check_pattern(self, pattern: str, entry: Entry) -> None:
+        self._pattern_characters += len(pattern)
+        if self._pattern_characters > PATTERNS_LENGTH_MAX:
+            message = f"the patterns of the schema have more than {PATTERNS_LENGTH_MAX} characters together"
+            self._findings.error("over-limit", message, self._entry.key_span)
+            return
         try:
             compile_pattern(pattern)
         except UnsafePatternError as error:

@@ -21,6 +21,7 @@ LINE_COLUMNS_MAX: Final = 120
 
 _TAB: Final = "    "
 _LEAD_COLUMNS: Final = 30
+_LAID_OUT_MAX: Final = 1_000
 _GUTTER_MIN: Final = 3
 
 
@@ -77,7 +78,10 @@ def _render_snippet(problem: Problem, label: str, text: str, starts: list[int]) 
 
 def _render_line(place: Related, mark: str, gutter: int, line: str) -> tuple[str, str]:
     number, column, end_column, label = place
-    cells = _lay_out(line)
+    # Of a very long line only the part around the caret is looked at.
+    skipped = max(0, column - _LAID_OUT_MAX // 2) if len(line) > _LAID_OUT_MAX else 0
+    column, end_column = column - skipped, end_column - skipped
+    cells = _lay_out(line[skipped : skipped + _LAID_OUT_MAX])
     start, end = _column_of(cells, column - 1), _column_of(cells, end_column - 1)
     shown, shift = _cut(cells, start)
     marks = mark * max(1, min(end, shift + LINE_COLUMNS_MAX) - start)

@@ -46,7 +46,7 @@ class Source:
     def place_span(self, span: Span) -> tuple[int, int, int]:
         """Return line, column and end column of the first line of *span*; at least one column wide."""
         line, column = self.place(span.start)
-        end = min(span.end, span.start + len(self.line(line)) - column + 1)
+        end = min(span.end, self.line_starts[line] if line < len(self.line_starts) else len(self.text))
         shown = self.text[span.start : end].rstrip()
         return line, column, column + max(1, len(shown))
 

@@ -15,6 +15,9 @@ _UNQUOTED: Final = re.compile(
     r"""(?P<text>[^\s"'\[\]{},#][^"'\[\]{},]*?\$\{\{.*?\}\}|\$\{\{.*?\}\})(?P<after>[^\],}]*)""",
     re.ASCII,
 )
+_LINE_LENGTH_MAX: Final = 2_000
+"""Longer lines get no proposal: nobody has typed them."""
+
 _DEPTH_PROBLEM: Final = "maximum nesting depth"
 """libyaml reads ahead and may reach a limit of its own before ours."""
 
@@ -61,6 +64,8 @@ def _find_unquoted(source: Source, offset: int) -> tuple[Span, str] | None:
     """Return the expression without quotes in the line of *offset*, and that line as it should be."""
     number, column = source.place(offset)
     line = source.line(number)
+    if len(line) > _LINE_LENGTH_MAX:
+        return None
     for found in _UNQUOTED.finditer(line):
         start, end = found.start("text"), found.end("after")
         if not start <= column - 1 <= end + 1:
