@@ -9,10 +9,15 @@ it does so under an exclusive lock on the database, which it gets only when no o
 nothing can be written meanwhile; and we close inside the gate as well. A foreign program that writes to the log (the
 sqlite3 shell) does as it likes; reading the log with one is harmless while it only reads.
 
-A checkpoint needs the readers' leave to shorten the WAL: one that is in the middle of reading keeps it long. Ours read
-page by page and hold nothing between. From the first size on a checkpoint is tried without waiting, and again each
-time the WAL has grown by as much; from the second size on each try waits a moment for the readers. A checkpoint that
-fails loses nothing, the commit stands in the WAL; the next commit that needs space will say so.
+When it is time is told by the size of the WAL's file. A checkpoint leaves the file as long as it is, and writing
+begins anew at its front: overwriting costs a sync far less than growing (the file system has no new size to keep). So
+as long as the file doesn't grow past the size it had then, the WAL holds no more than that, and when it grows the next
+checkpoint is due. A file that has become much longer, because a reader stayed for long, is cut.
+
+A checkpoint needs the readers' leave: one that is in the middle of reading keeps the WAL from beginning anew. Ours read
+page by page and hold nothing between. A checkpoint that readers hinder isn't waited for, but tried again when the WAL
+has grown by as much; past the second size each try waits a moment. One that fails loses nothing, the commit stands in
+the WAL; the next commit that needs space will say so.
 """
 
 from __future__ import annotations
@@ -22,6 +27,9 @@ from pathlib import Path
 from typing import Final
 
 CHECKPOINT_BYTES: Final = 4 * 1024 * 1024
+CUT_FACTOR: Final = 2
+"""How many times longer than that a file must be to be cut."""
+
 WAL_BYTES_MAX: Final = 16 * CHECKPOINT_BYTES
 FORCED_WAIT_MS: Final = 250
 
@@ -35,32 +43,38 @@ class Checkpointer:
         self._wal = path.with_name(path.name + "-wal")
         self._checkpoint_bytes = checkpoint_bytes
         self._wal_bytes_max = wal_bytes_max
-        self._due_bytes = checkpoint_bytes
+        self.due_bytes = max(checkpoint_bytes, self.wal_bytes())
+        """When the WAL's file is longer, a checkpoint is due."""
 
     def after_commit(self, connection: sqlite3.Connection) -> None:
-        """Run a checkpoint if the WAL has become long."""
+        """Run a checkpoint if it is due."""
         size = self.wal_bytes()
-        if size < self._due_bytes:
+        if size <= self.due_bytes:
             return
-        wait_ms = FORCED_WAIT_MS if size >= self._wal_bytes_max else 0
-        checkpoint(connection, wait_ms=wait_ms)
-        self._due_bytes = self.wal_bytes() + self._checkpoint_bytes
+        is_done = checkpoint(
+            connection,
+            cut=size > CUT_FACTOR * self._checkpoint_bytes,
+            wait_ms=FORCED_WAIT_MS if size > self._wal_bytes_max else 0,
+        )
+        size = self.wal_bytes()
+        self.due_bytes = max(size, self._checkpoint_bytes) if is_done else size + self._checkpoint_bytes
 
     def wal_bytes(self) -> int:
-        """Return the size of the WAL."""
+        """Return the size of the WAL's file."""
         try:
             return self._wal.stat().st_size
         except OSError:
             return 0
 
 
-def checkpoint(connection: sqlite3.Connection, *, wait_ms: int) -> bool:
-    """Copy the whole WAL into the database and cut it; False where readers, or an error, left some of it."""
+def checkpoint(connection: sqlite3.Connection, *, cut: bool, wait_ms: int) -> bool:
+    """Copy the whole WAL into the database and let it begin anew; False where readers, or an error, hindered it."""
+    mode = "TRUNCATE" if cut else "RESTART"
     try:
         (before_ms,) = connection.execute("PRAGMA busy_timeout").fetchone()
         connection.execute(f"PRAGMA busy_timeout = {wait_ms}").fetchall()
         try:
-            busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            busy, _, _ = connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
         finally:
             connection.execute(f"PRAGMA busy_timeout = {before_ms}").fetchall()
     except sqlite3.Error:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -40,6 +40,12 @@ class LeaseClock:
     boot_id: Callable[[], str] = read_boot_id
     is_dead: Callable[[Holder], bool] = is_dead
     lease_ms: int = LEASE_MS
+
+
+def set_wall_clock(lease_clock: LeaseClock | None, clock: Callable[[], int] | None) -> LeaseClock:
+    """Return what a log measures with: the machine's clocks, but for those that its maker gave."""
+    lease_clock = lease_clock or LeaseClock()
+    return lease_clock if clock is None else replace(lease_clock, wall_ms=clock)
 
 
 @dataclass(frozen=True, slots=True)

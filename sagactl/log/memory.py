@@ -8,7 +8,7 @@ was shows here as well.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -32,7 +32,7 @@ from sagactl.log.chain import Link, encode_all, follow, genesis_hash, link
 from sagactl.log.codec import decode, decode_request, encode_request
 from sagactl.log.definitions import check_definition, definition_lost
 from sagactl.log.effects import CloseLetters, OpenLetter, row_effect
-from sagactl.log.leases import Granted, LeaseClock, Standing, grant, judge
+from sagactl.log.leases import Granted, LeaseClock, Standing, grant, judge, set_wall_clock
 from sagactl.log.rows import (
     FOUND_MAX,
     busy,
@@ -62,10 +62,10 @@ class _Run:
 
 
 class MemoryLog:
-    """A log that ends with the process; see the essay above."""
+    """A log that ends with the process; `clock` gives UTC milliseconds, `lease_clock` what leases are measured with."""
 
-    def __init__(self, *, clock: LeaseClock | None = None) -> None:
-        self._clock = clock or LeaseClock()
+    def __init__(self, *, clock: Callable[[], int] | None = None, lease_clock: LeaseClock | None = None) -> None:
+        self._clock = set_wall_clock(lease_clock, clock)
         self._lock = threading.Lock()
         self._runs: dict[str, _Run] = {}
         self._definitions: dict[str, str] = {}

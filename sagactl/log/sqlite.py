@@ -24,7 +24,7 @@ read in the transaction that checks it), no statement by an ORM or by sqlite-uti
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -46,7 +46,7 @@ from sagactl.log.base import (
 )
 from sagactl.log.checkpoint import Checkpointer
 from sagactl.log.group_commit import GroupCommit
-from sagactl.log.leases import LeaseClock
+from sagactl.log.leases import LeaseClock, set_wall_clock
 from sagactl.log.rows import check_new
 from sagactl.log.sqlite_open import BUSY_MS, Connect, connect_plainly
 from sagactl.log.sqlite_reading import ReadingStore, Store
@@ -57,20 +57,25 @@ T = TypeVar("T")
 
 
 class SqliteLog:
-    """A log in the file at *path*; see the essay above. Safe to use from several threads, not across a fork."""
+    """A log in the file at *path*; see the essay above. Safe to use from several threads, not across a fork.
+
+    `clock` gives UTC milliseconds for the records that the log writes itself, `lease_clock` measures leases; `busy_ms`
+    is how long other writers are waited for. `connect` and `checkpointer` are seams for tests.
+    """
 
     def __init__(
         self,
         path: Path,
         *,
         read_only: bool = False,
-        clock: LeaseClock | None = None,
+        clock: Callable[[], int] | None = None,
+        lease_clock: LeaseClock | None = None,
         busy_ms: int = BUSY_MS,
         connect: Connect = connect_plainly,
         checkpointer: Checkpointer | None = None,
     ) -> None:
         self.path = path
-        self._clock = clock or LeaseClock()
+        self._clock = set_wall_clock(lease_clock, clock)
         self._writer: WritingStore | None = None
         self._store: Store
         if read_only:

@@ -149,7 +149,7 @@ class WritingStore:
         except (sqlite3.Error, StorageError):
             self._throw_away()
             return None
-        return checkpoint(connection, wait_ms=_READERS_WAIT_MS) or None
+        return checkpoint(connection, cut=True, wait_ms=_READERS_WAIT_MS) or None
 
     def _throw_away(self) -> None:
         if self._connection is None:

@@ -28,12 +28,14 @@ from sagactl.log.sqlite_store import Mark
 
 _INSERT_RECORD: Final = "INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _UPDATE_RUN: Final = (
-    "UPDATE runs SET status = ?, direction = ?, cause = ?, failure = ?, failed_step = ?, waiting_for = ?,"
+    "UPDATE runs SET direction = ?, cause = ?, failure = ?, failed_step = ?, waiting_for = ?,"
     " waiting_until_ms = ?, updated_at_ms = ?, ended_at_ms = ?, steps_total = ?, steps_done = ?, dead_letters = ?,"
     " seq = ?, head = ? WHERE run_id = ?"
 )
+# Apart, for a statement that names an indexed column writes its indexes anew even where the value stays.
+_UPDATE_STATUS: Final = "UPDATE runs SET status = ? WHERE run_id = ?"
 _FIND_HELD: Final = (
-    "SELECT runs.seq, runs.head, leases.fence FROM runs JOIN leases ON leases.run_id = runs.run_id"
+    "SELECT runs.seq, runs.head, runs.status, leases.fence FROM runs JOIN leases ON leases.run_id = runs.run_id"
     " WHERE runs.run_id = ? AND leases.host IS NOT NULL"
 )
 _FIND_KEY: Final = (
@@ -72,14 +74,16 @@ def append_batches(
 def _append_batch(connection: sqlite3.Connection, batch: Batch, columns: tuple[Encoded, ...]) -> Mark | None:
     lease = batch.lease
     found = connection.execute(_FIND_HELD, (lease.run_id,)).fetchone()
-    if found is None or found[0] != batch.after_seq or found[2] != lease.fence:
+    if found is None or found[0] != batch.after_seq or found[3] != lease.fence:
         return None
-    seq, head, _ = found
+    seq, head, status, _ = found
     links = link(lease.run_id, seq, head, columns)
     if links:
         seq, head = links[-1].seq, links[-1].hash
         connection.executemany(_INSERT_RECORD, links)
         _update_run(connection, batch, links[-1].at_ms, seq, head)
+        if batch.summary.status != status:
+            connection.execute(_UPDATE_STATUS, (batch.summary.status.value, lease.run_id))
         _apply_effects(connection, lease.run_id, batch.records, links)
     if batch.captured:
         _keep_captured(connection, lease.run_id, batch.captured)
@@ -96,7 +100,6 @@ def _update_run(connection: sqlite3.Connection, batch: Batch, at_ms: int, seq: i
     connection.execute(
         _UPDATE_RUN,
         (
-            summary.status.value,
             summary.direction.value,
             None if summary.cause is None else summary.cause.value,
             encode_failure(summary.failure),

@@ -33,7 +33,7 @@ def open_sqlite(path: Path, time: Time) -> Iterator[Open]:
     logs: list[SqliteLog] = []
 
     def open_one(**settings: object) -> SqliteLog:
-        log = SqliteLog(path, **{"clock": time.clock(), **settings})  # type: ignore[arg-type]
+        log = SqliteLog(path, **{"lease_clock": time.clock(), **settings})  # type: ignore[arg-type]
         logs.append(log)
         return log
 

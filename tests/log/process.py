@@ -48,5 +48,10 @@ def tell(process: subprocess.Popen[str], word: str = "go") -> None:
 
 def end(process: subprocess.Popen[str]) -> str:
     """Let the process come to its end and return what else it said."""
-    said, _ = process.communicate(timeout=60)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.close()
+    said = process.stdout.read()  # not `communicate`, which passes over what was buffered for `listen`
+    process.stdout.close()
+    process.wait(timeout=60)
     return said.strip()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sqlite3
 import threading
 from collections.abc import Sequence
@@ -144,6 +145,29 @@ def test_one_bad_item_spoils_no_other() -> None:
     assert disk.groups == [[1], [2, 3, 4], [2], [3], [4]]
     assert (results[2], results[4]) == (20, 40)
     assert isinstance(results[3], OverflowError)
+
+
+def test_who_is_interrupted_leaves_the_line() -> None:
+    """E17: a signal that ends the wait of the main thread takes its item out of the line and blocks nobody."""
+    disk, results = Disk(), dict[int, object]()
+    commits: GroupCommit[int, int] = GroupCommit(disk.commit)
+    thread = ask(commits, 1, results)
+    assert disk.entered.acquire(timeout=10)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            commits.submit(2)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    disk.go.release(2)
+    thread.join()
+    assert commits.submit(3) == 30
+    assert disk.groups == [[1], [3]]
 
 
 class Counting(sqlite3.Connection):

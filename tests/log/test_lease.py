@@ -87,7 +87,7 @@ def test_a_stopped_driver_loses_its_run_and_can_do_nothing(path: Path) -> None:
     clock = LeaseClock(lease_ms=300)
     program = """
 from sagactl.log.leases import LeaseClock
-log = SqliteLog(path, clock=LeaseClock(lease_ms=300))
+log = SqliteLog(path, lease_clock=LeaseClock(lease_ms=300))
 lease = log.create(new_run(), holder=this_process()).lease
 say("up")
 sys.stdin.readline()
@@ -100,7 +100,7 @@ log.close()
     process = launch(path, program)
     assert listen(process) == "up"
     os.kill(process.pid, signal.SIGSTOP)
-    with closing(SqliteLog(path, clock=clock)) as log:
+    with closing(SqliteLog(path, lease_clock=clock)) as log:
         with pytest.raises(BusyError):
             log.claim("run1", holder=this_process())
         real_time.sleep(0.35)

@@ -267,9 +267,9 @@ def test_a_deleted_wal_is_noticed(path: Path, read_only: bool) -> None:
         """
 log = SqliteLog(path)
 lease = start(log)
-log._writer._checkpointer._due_bytes = 0
+log._writer._checkpointer.due_bytes = 0
 add(log, lease, intent())
-log._writer._checkpointer._due_bytes = 10**9
+log._writer._checkpointer.due_bytes = 10**9
 add(log, lease, outcome())
 say("up")
 time.sleep(60)

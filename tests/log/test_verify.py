@@ -34,7 +34,7 @@ def tampering(path: Path) -> Iterator[sqlite3.Connection]:
 def sound_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a log of one run of nine records, and of another one, closed."""
     path = tmp_path_factory.mktemp("sound") / "log.db"
-    with closing(SqliteLog(path, clock=Time().clock())) as log:
+    with closing(SqliteLog(path, lease_clock=Time().clock())) as log:
         lease = start(log, key="k")
         add(log, lease, intent(), outcome(), dead(), answered("q"), dead(ITEM), rollback())
         add(log, lease, ended(RunStatus.ROLLED_BACK), status=RunStatus.ROLLED_BACK)
@@ -291,7 +291,10 @@ def test_a_flipped_bit_in_a_page_is_noticed(log_path: Path) -> None:
 
 def test_verify_sees_a_live_run_as_it_is(path: Path, time: Time) -> None:
     """A log that is written to while it is verified has no findings for that."""
-    with closing(SqliteLog(path, clock=time.clock())) as log, closing(SqliteLog(path, clock=time.clock())) as writer:
+    with (
+        closing(SqliteLog(path, lease_clock=time.clock())) as log,
+        closing(SqliteLog(path, lease_clock=time.clock())) as writer,
+    ):
         lease = start(writer)
         for _ in range(20):
             add(writer, lease, intent(), outcome())
@@ -306,7 +309,7 @@ def tampered(log: MemoryLog, lease: Lease) -> None:
 
 def test_the_log_in_memory_verifies_as_well(time: Time) -> None:
     """The log without a disk has the same chain and the same audit."""
-    log: Log = MemoryLog(clock=time.clock())
+    log: Log = MemoryLog(lease_clock=time.clock())
     lease = start(log)
     assert isinstance(log, MemoryLog)
     tampered(log, lease)

@@ -44,7 +44,7 @@ CREATE UNIQUE INDEX runs_key ON runs (saga, key)
 -- All that lists filter by, so that they count without touching the table.
 CREATE INDEX runs_listed ON runs (status, saga, created_at_ms);
 
--- The records of a run lie together: reading a run is reading pages in order, appending to it dirties one.
+-- Records in the order in which they came; with bodies of this size a table with row ids keeps its tree flat.
 CREATE TABLE records (
   run_id TEXT NOT NULL REFERENCES runs (run_id) ON DELETE CASCADE,
   seq INTEGER NOT NULL,
@@ -56,7 +56,7 @@ CREATE TABLE records (
   body TEXT NOT NULL,
   hash TEXT NOT NULL,
   PRIMARY KEY (run_id, seq)
-) WITHOUT ROWID;
+);
 
 -- Who drives a run. Without a host nobody does; the fence stays and only grows.
 CREATE TABLE leases (
