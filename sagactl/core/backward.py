@@ -44,7 +44,8 @@ class Treatment(StrEnum):
 def treat(saga: Saga, action: OperationState) -> Treatment:
     """Return what is to be done about *action* by what is known of it now."""
     step = saga.by_id[action.operation.step]
-    if action.attempts == 0 or (action.phase is not Phase.SUCCEEDED and not action.doubt):
+    in_doubt = action.doubt or action.phase is Phase.PENDING  # nobody will ask again, so its effect may come or not
+    if action.attempts == 0 or (action.phase is not Phase.SUCCEEDED and not in_doubt):
         wanted = step.compensate_failed is CompensateFailed.ALWAYS and action.attempts > 0
         return Treatment.COMPENSATE if wanted and step.compensation is not None else Treatment.NOTHING
     if step.klass is StepClass.READ_ONLY:
@@ -138,7 +139,7 @@ def _cancel_forward(state: RunState) -> None:
         if op.operation.direction is Direction.COMPENSATION:
             continue
         if op.phase is Phase.PENDING:
-            op.doubt = True  # nobody will ask again, so its effect may come or not
+            op.doubt = True
         op.phase = Phase.FAILED
     # Probes asked on the way forward don't count against those of the way back.
     for op in state.operations.values():
