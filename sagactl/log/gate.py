@@ -18,7 +18,8 @@ A log whose `-wal` was deleted, or that was replaced by an older copy, looks sou
 shorter. Every effect since then would happen again. So after each commit the gate takes down the id of the store and
 the last record that was appended: run, sequence, hash. It is written after the commit, so whatever a crash leaves,
 the log is at least as far as the witness says; where it isn't, it lost something that was durable. The witness needs
-no sync: an older one only sees less. It is no protection against someone who can write to the folder.
+no sync: an older one only sees less. Whoever removes a run must write a new witness in the same turn. It is no
+protection against someone who can write to the folder.
 """
 
 from __future__ import annotations

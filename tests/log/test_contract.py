@@ -12,10 +12,11 @@ from sagactl.log.memory import MemoryLog
 from sagactl.log.sqlite import SqliteLog
 from tests.log.conftest import Open
 from tests.log.contract import LogContract
+from tests.log.lease_contract import LeaseContract
 from tests.log.samples import Time, add, intent, outcome, start
 
 
-class TestMemory(LogContract):
+class TestMemory(LogContract, LeaseContract):
     """The log without a disk."""
 
     @pytest.fixture
@@ -24,7 +25,7 @@ class TestMemory(LogContract):
         return MemoryLog(lease_clock=time.clock())
 
 
-class TestSqlite(LogContract):
+class TestSqlite(LogContract, LeaseContract):
     """The log in a file."""
 
     @pytest.fixture
