@@ -122,9 +122,15 @@ def _enter_settled(saga: Saga, state: RunState, op: OperationState, at_ms: int) 
     elif state.direction is Direction.COMPENSATION:
         backward.reconsider(saga, state, op, at_ms)
     elif op.phase is Phase.FAILED:
-        fail_run(state, Cause.STEP_FAILED, op.failure, op.operation.step, at_ms)
+        fail_run(state, _why_failed(state, op, at_ms), op.failure, op.operation.step, at_ms)
     else:
         _finish_operation(saga, state, op)
+
+
+def _why_failed(state: RunState, op: OperationState, at_ms: int) -> Cause:
+    """E14: a call that the end of the run's time cut off failed for that reason, not for one of its own."""
+    is_over = state.deadline_ms is not None and at_ms >= state.deadline_ms
+    return Cause.TIMEOUT if is_over and op.doubt else Cause.STEP_FAILED
 
 
 def fail_run(state: RunState, cause: Cause, failure: Failure | None, step: str | None, at_ms: int) -> None:
