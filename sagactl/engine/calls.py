@@ -31,8 +31,6 @@ class CallUnderWay:
     is_probe: bool
     job: AsyncJob | None = None
     told_to_end_at: float | None = None
-    is_reported: bool = False
-    was_made: bool = True
 
     def tell_to_end(self, now: float) -> None:
         """Ask the call to end; idempotent."""

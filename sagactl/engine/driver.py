@@ -21,7 +21,6 @@ Everything the loop does happens on the thread that called `drive`; other thread
 
 from __future__ import annotations
 
-import heapq
 import queue
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -57,6 +56,7 @@ from sagactl.engine.ending import Ending, Why
 from sagactl.engine.lease_keeper import LeaseKeeper
 from sagactl.engine.run import Evaluate, Run, RunEvaluator, find_missing_tools
 from sagactl.engine.settings import Committed, Settings
+from sagactl.engine.timetable import Timetable
 from sagactl.engine.translate import make_invocation, make_record
 from sagactl.engine.workers import Workers
 from sagactl.errors import DamagedLogError, InternalError, LeaseLostError
@@ -110,10 +110,8 @@ class Driver:
         self._changed: dict[str, None] = {}
         """Runs that were advanced or folded since the last commit."""
         self._starved: deque[str] = deque()
-        self._wakes: list[tuple[float, str]] = []
-        self._deadlines: list[tuple[float, int, CallUnderWay]] = []
+        self._timetable = Timetable()
         self._calls_under_way = 0
-        self._calls_started = 0
         self._definitions: dict[str, Saga] = {}
         self._endings: dict[str, Ending] = {}
         self._listeners: list[Callable[[Committed], None]] = []
@@ -122,15 +120,21 @@ class Driver:
         self._trouble: Exception | None = None
         self._inbox = _Inbox()
         self._workers = Workers()
-        self._keeper = LeaseKeeper(
-            log,
+        self._keeper = self._make_keeper()
+        self._starter = self._make_starter()
+
+    def _make_keeper(self) -> LeaseKeeper:
+        return LeaseKeeper(
+            self._log,
             self._clock,
             lambda lost: self._post(partial(self._on_lost, lost)),
             lease_ms=self._settings.lease_ms,
             heartbeat_ms=self._settings.heartbeat_ms,
         )
-        self._starter = CallStarter(
-            toolbox,
+
+    def _make_starter(self) -> CallStarter:
+        return CallStarter(
+            self._toolbox,
             self._workers,
             self._clock,
             may_call=lambda call: self._keeper.seconds_left(call.run_id) > 0,
@@ -254,6 +258,7 @@ class Driver:
     def _forget(self, run: Run, why: Why) -> None:
         for call in run.under_way.values():
             call.tell_to_end(self._clock.monotonic())
+            self._timetable.forget(call)
         self._calls_under_way -= len(run.under_way)
         in_doubt = tuple(str(operation) for operation in run.under_way)
         detail = run.missing_tool
@@ -315,9 +320,11 @@ class Driver:
         is_idle = wait.what == "timer" and not run.state.in_flight
         run.is_waiting_for_timer = is_idle
         if wait.until_ms is not None:
+            if wait.until_ms == run.wake_ms:
+                return
             run.wake_ms = wait.until_ms
             seconds = (wait.until_ms - self._now_ms(run)) / 1000
-            heapq.heappush(self._wakes, (self._clock.monotonic() + seconds, run.run_id))
+            self._timetable.wake(run.run_id, self._clock.monotonic() + seconds)
         elif is_idle:
             raise InternalError(f"run {run.run_id} has nothing to do and nothing to wait for")
 
@@ -382,8 +389,7 @@ class Driver:
             is_probe=is_probe,
         )
         run.under_way[record.operation] = call
-        self._calls_started += 1
-        heapq.heappush(self._deadlines, (call.deadline, self._calls_started, call))
+        self._timetable.watch(call, call.deadline)
         self._starter.start(call)
 
     # Events
@@ -396,6 +402,7 @@ class Driver:
         if run is None or run.under_way.get(call.operation) is not call:
             return
         del run.under_way[call.operation]
+        self._timetable.forget(call)
         self._calls_under_way -= 1
         reply = judge_lateness(call, reply, at, call.invocation.seconds_left)
         if reply.printed:
@@ -430,11 +437,11 @@ class Driver:
 
     def _tick(self) -> None:
         now = self._clock.monotonic()
-        while self._wakes and self._wakes[0][0] <= now:
-            _, run_id = heapq.heappop(self._wakes)
+        for run_id in self._timetable.take_runs(now):
             self._dirty[run_id] = None
-        while self._deadlines and self._deadlines[0][0] <= now:
-            _, _, call = heapq.heappop(self._deadlines)
+            if run_id in self._runs:
+                self._runs[run_id].wake_ms = None
+        for call in self._timetable.take_calls(now):
             self._on_deadline(call, now)
         if now >= self._next_request_poll and self._stopping_since is None:
             self._next_request_poll = now + REQUEST_POLL_SECONDS
@@ -447,9 +454,7 @@ class Driver:
             return
         if call.told_to_end_at is None or now - call.told_to_end_at < self._settings.grace_ms / 1000:
             call.tell_to_end(now)
-            self._calls_started += 1
-            again = now + self._settings.grace_ms / 1000
-            heapq.heappush(self._deadlines, (again, self._calls_started, call))
+            self._timetable.watch(call, now + self._settings.grace_ms / 1000)
             return
         failure = Failure("cannot_end", f"{call.operation} is past its time and has not returned")
         self._fold(run, Decision(self._now_ms(run), DecisionKind.WAITING, cause=Cause.CANNOT_END, failure=failure))
@@ -457,10 +462,9 @@ class Driver:
     def _seconds_to_sleep(self) -> float:
         now = self._clock.monotonic()
         times = [REQUEST_POLL_SECONDS, self._keeper.soonest_seconds_left()]
-        if self._wakes:
-            times.append(self._wakes[0][0] - now)
-        if self._deadlines:
-            times.append(self._deadlines[0][0] - now)
+        next_at = self._timetable.next_at()
+        if next_at is not None:
+            times.append(next_at - now)
         if self._starved and self._free_slots() > 0:
             times.append(0.0)
         return max(0.0, min(times))
