@@ -331,7 +331,7 @@ def test_schedule_to_close_counts_from_the_first_intent_over_all_tries() -> None
 @pytest.mark.parametrize("attempts", [1, 4])
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_the_end_of_a_runs_time_before_the_pivot_rolls_it_back(attempts: int, is_killed: bool) -> None:
-    """E14, B37: the call that hangs ends with the run's time; cause timeout, also when nobody drove it at that moment."""
+    """E14, B37: a call that hangs ends with the run's time; cause timeout, also when nobody drove it just then."""
     play = Play(saga("a -> b", b={"attempts": attempts}), deadline=5_000)
     play.turn()
     play.answer("a", "ok")
