@@ -244,6 +244,7 @@ def _on_probe(saga: Saga, state: RunState, record: Probe) -> None:
         apply_event(saga, state, op, Event.PROBE_ASKED, record.at_ms)
         return
     _require(op.phase is Phase.PROBING and record.operation in state.in_flight, "no probe is under way")
+    _require(record.number == op.probes, f"an answer to probe {record.number}, not {op.probes}")
     del state.in_flight[record.operation]
     event = {
         ProbeAnswer.DONE: Event.PROBE_DONE,

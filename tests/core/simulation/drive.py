@@ -11,6 +11,7 @@ import heapq
 import random
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from sagactl.core.advance import Turn, advance
@@ -411,8 +412,12 @@ class Simulation:
             self.happened["ended a call"] += 1
             failure = Failure("ended", f"{op} did not settle")
             if job.is_probe:
-                tool = next(record for record in reversed(self.log.records) if isinstance(record, Probe))
-                probe = Probe(self.now, op, tool.number, driver.fence, tool.tool, 0, ProbeAnswer.CANNOT_TELL)
+                asked = next(
+                    record
+                    for record in reversed(self.log.records)
+                    if isinstance(record, Probe) and record.operation == op
+                )
+                probe = replace(asked, at_ms=self.now, answer=ProbeAnswer.CANNOT_TELL)
                 self._fold(driver, probe)
             else:
                 self._fold(driver, Outcome(self.now, op, job.attempt, OutcomeKind.UNKNOWN, failure=failure))
