@@ -298,6 +298,8 @@ def _resolve(saga: Saga, state: RunState, op: OperationState, request: Request, 
         op.output = request.output
     if request.resolution is Resolution.NOT_DONE:
         refill_budget(op)
+        if op.operation.direction is Direction.COMPENSATION:
+            state.operations[op.operation.other].doubt = False  # what a person says of the undo is about the action
     assert request.resolution is not None, "a resolution says how"
     apply_event(saga, state, op, _RESOLUTION_EVENTS[request.resolution], at_ms)
 

@@ -137,6 +137,11 @@ ILLEGAL: dict[str, tuple[Callable[[], Play], Record, str]] = {
     "an action whose undo has begun": (_rolling, intent("a", 2), "its compensation has begun"),
     "an action while rolling back": (_rolling, intent("b", 2), "turns around"),
     "an action while the run turns around": (_failing, intent("c"), "turns around"),
+    "an item refused out of list order": (
+        _at_list,
+        Decision(0, DecisionKind.REFUSED, operation=operation("f[1]")),
+        "items start in list order",
+    ),
     "an answer to no call": (_waiting, outcome("a"), "no call of a is under way"),
     "an answer to another attempt": (_started, outcome("a", 2), "no attempt 2"),
     "an answer to an unheard operation": (_started, outcome("z"), "no call of z is under way"),
@@ -217,3 +222,12 @@ def test_an_alert_is_recorded_once_and_changes_nothing_else() -> None:
     assert sum(record.kind is DecisionKind.ALERT for record in play.of(Decision)) == 1
     play.ask(Verb.RETRY, "a")
     assert play.run().status is RunStatus.SUCCEEDED
+
+
+def test_a_request_is_deferred_once() -> None:
+    """E13, L5: the same request can't wait for the pivot twice."""
+    play = Play(saga("p*"))
+    play.turn()
+    record = play.ask(Verb.CANCEL)
+    with pytest.raises(IllegalRecordError, match="deferred already"):
+        evolve(play.saga, play.state, record)

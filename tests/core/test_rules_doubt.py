@@ -168,6 +168,16 @@ def test_a_probe_is_asked_with_the_forward_key_and_the_arguments_that_it_knows()
     assert call.raw == {"half": "a reply"}
 
 
+@pytest.mark.parametrize("arguments", [[1, 2], "${{ input.x }}"])
+def test_a_probe_gets_no_arguments_that_have_no_names(arguments: Any) -> None:
+    """E6: what isn't a map has nothing that the probe knows by name; the key is enough."""
+    play = Play(saga("a", a={"probe": True, "arguments": arguments}), data={"x": "text"})
+    play.turn()
+    play.answer("a", "lost")
+    (call,) = play.under_way.values()
+    assert call.arguments == {}
+
+
 def test_a_probe_lost_with_its_driver_counts_as_asked() -> None:
     """E5, E6: a probe that kills its driver is asked four times and no more."""
     play = Play(saga("a", a={"probe": True, "attempts": 3}))

@@ -275,6 +275,16 @@ def test_an_output_that_fails_leaves_the_run_succeeded_with_a_warning() -> None:
     assert ended.output_failure.message == "steps.a.output has no nothing, in steps.a.output.nothing"
 
 
+def test_an_output_that_is_too_large_is_a_warning_too() -> None:
+    """E21: a limit at the end of a run undoes nothing."""
+    what = saga("a", saga_fields={"output": parse_template("${{ input.large }}")})
+    play = Play(what, data=DATA)
+    assert play.run().status is RunStatus.SUCCEEDED
+    (ended,) = play.of(Ended)
+    assert ended.output_failure is not None
+    assert ended.output_failure.message == f"the output is larger than {PAYLOAD_BYTES_MAX} bytes"
+
+
 def test_a_run_has_the_output_that_its_saga_describes() -> None:
     """F1: `output` is evaluated when all steps are done."""
     output = parse_template({"a": "${{ steps.a.output.id }}", "run": "${{ run.id }}"})

@@ -137,6 +137,13 @@ def test_the_references_of_an_expression_are_found() -> None:
     assert list(paths_of(found)) == [("input", "a", 0, "b"), ("steps", "x", "output", "y")]
 
 
+def test_the_references_in_lists_maps_and_texts_are_found_in_order() -> None:
+    """F5: each reference of a value is checked at load, wherever it stands."""
+    found = parse_template(["${{ input.a }}", {"k": "x ${{ args.b }} y ${{ input.c }}", "l": 1}, "${{ index }}"])
+    assert list(paths_of(found)) == [("input", "a"), ("args", "b"), ("input", "c"), ("index",)]
+    assert list(paths_of(Literal(1))) == []
+
+
 PARTS = st.sampled_from(
     ["${{ input.a }}", "${{ steps.x.output['k'] }}", "${{ 1 + 2 }}", "$${{", "$", "{{", "}}", "a", " "]
 )
