@@ -306,6 +306,10 @@ def _on_refused(saga: Saga, state: RunState, record: Decision) -> None:
     """E21: refused before an intent, so nothing was touched."""
     assert record.step is not None or record.operation is not None, "a refusal names its step"
     operation = record.operation or Operation(str(record.step), None, Direction.ACTION)
+    if record.operation is None:
+        _require(operation.step in state.undecided, f"{operation} is not to be decided")
+    else:
+        _require(operation in state.operations or _has_turn(state, operation), f"the turn of {operation} has not come")
     op = operation_state(state, operation)
     op.failure = record.failure
     state.undecided.pop(operation.step, None)

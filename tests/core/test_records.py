@@ -140,7 +140,12 @@ ILLEGAL: dict[str, tuple[Callable[[], Play], Record, str]] = {
     "an item refused out of list order": (
         _at_list,
         Decision(0, DecisionKind.REFUSED, operation=operation("f[1]")),
-        "items start in list order",
+        "the turn of f\\[1\\] has not come",
+    ),
+    "a step refused before its needs are met": (
+        _started,
+        Decision(0, DecisionKind.REFUSED, step="f"),
+        "f is not to be decided",
     ),
     "an answer to no call": (_waiting, outcome("a"), "no call of a is under way"),
     "an answer to another attempt": (_started, outcome("a", 2), "no attempt 2"),
