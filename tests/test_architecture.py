@@ -25,7 +25,8 @@ NEIGHBOURS = ("spec", "log", "tools", "alerts")
 ALLOWED = {
     "errors": set[str](),
     "core": {"core", "errors"},
-    **{name: {name, "core", "errors"} for name in NEIGHBOURS},
+    "schemas": {"schemas"},
+    **{name: {name, "schemas", "core", "errors"} for name in NEIGHBOURS},
     "sandbox": {"sandbox", "tools.api", "core.canonical", "errors"},
     "engine": {"engine", "core", "errors", "log.base", "tools.base"},
     "config": {"config", "core", "errors"},
@@ -37,7 +38,8 @@ ALLOWED = {
 }
 """What each part may import: a package, or one module of it; the empty name is the package `sagactl` itself.
 
-The sandbox is what plugins act on, so it sees what plugins see and no more.
+The sandbox is what plugins act on, so it sees what plugins see and no more. `schemas` holds what the loader and the
+tools both check of JSON Schema, for neighbours never import each other.
 """
 
 PURE = {

@@ -21,8 +21,8 @@ from typing import Final, TypeAlias, cast
 
 from sagactl.core.canonical import Json, canonical
 from sagactl.core.template import Path
-from sagactl.spec.formats import FORMATS
-from sagactl.spec.patterns import UnsafePatternError, compile_pattern, matches
+from sagactl.schemas.formats import FORMATS
+from sagactl.schemas.patterns import UnsafePatternError, compile_pattern, matches
 from sagactl.spec.schema_types import Types, follow, overlap, show_types, type_name
 from sagactl.spec.visible import quote
 

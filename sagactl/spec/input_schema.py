@@ -12,9 +12,9 @@ from decimal import Decimal
 from typing import Final
 
 from sagactl.core.canonical import Json
+from sagactl.schemas.patterns import UnsafePatternError, compile_pattern
 from sagactl.spec.findings import Findings
 from sagactl.spec.fit import Budget, TooComplexError, find_misfits
-from sagactl.spec.patterns import UnsafePatternError, compile_pattern
 from sagactl.spec.positions import Entry, ListNode, MapNode, Node, Scalar, plain_value
 from sagactl.spec.schema_types import follow
 from sagactl.spec.source import Span

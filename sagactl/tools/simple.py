@@ -14,9 +14,9 @@ from typing import Any, Final, TypeAlias, cast
 
 from sagactl.core.canonical import Json
 from sagactl.core.template import SECRET_MARK
+from sagactl.schemas.formats import FORMATS
+from sagactl.schemas.patterns import compile_pattern, matches
 from sagactl.tools.explain import explain, join_path, place
-from sagactl.tools.formats import FORMATS
-from sagactl.tools.patterns import compile_pattern, matches
 
 Check: TypeAlias = Callable[[Json, str], "str | None"]
 """Takes a value and its path; returns what is wrong, or None."""

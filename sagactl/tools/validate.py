@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from sagactl.core.canonical import Json, NotJsonError, check_nesting, digest
 from sagactl.core.template import SECRET_MARK
+from sagactl.schemas.formats import FORMATS
+from sagactl.schemas.patterns import UnsafePatternError, compile_pattern, matches
 from sagactl.tools.convert import write_json
 from sagactl.tools.explain import explain, join_path, place
-from sagactl.tools.formats import FORMATS
-from sagactl.tools.patterns import UnsafePatternError, compile_pattern, matches
 from sagactl.tools.simple import compile_simple, is_integer, is_number
 
 if TYPE_CHECKING:

@@ -66,7 +66,7 @@ def test_outside_calls_streams_are_what_they_were(capsys: pytest.CaptureFixture[
 
 def test_tool_may_not_close_our_streams(capsys: pytest.CaptureFixture[str]) -> None:
     """A tool that closes stdout closes nothing of ours."""
-    call(tool("shop.order")(lambda: sys.stdout.close()))  # noqa: PLW0108 - looked up within the call
+    call(tool("shop.order")(lambda: sys.stdout.close()))
     print("still here")
     assert capsys.readouterr().out == "still here\n"
 

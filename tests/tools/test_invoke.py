@@ -379,7 +379,7 @@ def test_coroutine_from_a_plain_function_is_awaited() -> None:
     async def inner() -> int:
         return 5
 
-    hiding = tool("shop.order")(lambda: inner())  # noqa: PLW0108 - hides that it is async
+    hiding = tool("shop.order")(lambda: inner())
     assert call(hiding).output == 5
 
 

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sagactl.core.canonical import Json
-from sagactl.tools.formats import FORMATS
-from sagactl.tools.patterns import PATTERN_TEXT_MAX, UnsafePatternError, compile_pattern, matches
+from sagactl.schemas.formats import FORMATS
+from sagactl.schemas.patterns import PATTERN_TEXT_MAX, UnsafePatternError, compile_pattern, matches
 from sagactl.tools.simple import compile_simple
 from sagactl.tools.validate import InvalidSchemaError, compile_schema, compile_with_library
 
