@@ -134,7 +134,7 @@ def _cancel_forward(state: RunState) -> None:
     for op in state.operations.values():
         op.due_ms = None
         op.delay = None
-        if op.phase in SETTLED_PHASES:
+        if op.phase in {Phase.SUCCEEDED, Phase.FAILED}:
             continue
         if op.operation.direction is Direction.COMPENSATION:
             continue

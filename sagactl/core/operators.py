@@ -293,7 +293,8 @@ def _apply_to_letter(saga: Saga, state: RunState, request: Request, at_ms: int) 
 
 
 def _resolve(saga: Saga, state: RunState, op: OperationState, request: Request, at_ms: int) -> None:
-    op.doubt = False
+    if request.resolution is not Resolution.SKIP:  # to go on without a step says nothing about its effect (E4)
+        op.doubt = False
     if request.resolution is Resolution.DONE and op.operation.direction is Direction.ACTION:
         op.output = request.output
     if request.resolution is Resolution.NOT_DONE:

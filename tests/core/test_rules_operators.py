@@ -421,3 +421,27 @@ def test_with_two_dead_letters_open_the_run_stays_stuck_until_both_are_settled()
     assert play.status() is RunStatus.STUCK
     play.resolve("b", Resolution.DONE, output={"id": 2})
     assert play.run().status is RunStatus.SUCCEEDED
+
+
+def test_skipping_a_step_in_doubt_does_not_say_that_it_never_happened() -> None:
+    """E4, E23: to go on without a step clears no doubt; a rollback past the pivot still looks for its effect."""
+    play = Play(saga("a -> p* -> c", c={"on_unknown": "ask", "with_undo": True}))
+    play.run({"c": ["lost"]})
+    play.resolve("c", Resolution.SKIP)
+    assert play.run().status is RunStatus.SUCCEEDED
+    play.ask(Verb.ROLLBACK, past_pivot=True, reason="we must")
+    play.run()
+    assert play.calls[-2:] == ["c'", "a'"]
+
+
+def test_terminating_lists_a_skipped_step_that_is_in_doubt() -> None:
+    """E22, E23: what a person went on without is listed as long as nobody knows that it isn't there."""
+    play = Play(saga("p* -> c -> d", c={"on_unknown": "ask"}))
+    play.run({"c": ["lost"]})
+    play.resolve("c", Resolution.SKIP)
+    play.ask(Verb.TERMINATE)
+    play.answer("d", "reject")
+    assert [(left.step, left.reason) for left in play.summary.not_undone] == [
+        ("c", "in doubt when the run was terminated"),
+        ("p", "the run was terminated"),
+    ]

@@ -6,9 +6,10 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given, reject
+from hypothesis import assume, given, reject
 from hypothesis import strategies as st
 
+from sagactl.core.canonical import canonical
 from sagactl.core.template import (
     SECRET_MARK,
     Expression,
@@ -98,6 +99,7 @@ def test_an_expression_over_a_missing_output_is_null() -> None:
 @given(VALUES)
 def test_what_an_expression_yields_is_never_evaluated_again(value: Any) -> None:
     """X1: data that looks like an expression stays what it is."""
+    assume(SECRET_MARK not in canonical(value))  # that is refused, see below
     scope = {"input": {"x": {"deep": ["${{ secrets.KEY }}", value]}}}
     assert value_of("${{ input.x.deep }}", scope) == ["${{ secrets.KEY }}", value]
 

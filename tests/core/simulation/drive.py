@@ -24,6 +24,7 @@ from sagactl.core.records import (
     Failure,
     Holder,
     Operation,
+    Operator,
     Outcome,
     OutcomeKind,
     Probe,
@@ -464,13 +465,20 @@ class Simulation:
             return
         self.operator_acts += 1
         op = self.rng.choice(list(driver.state.dead))
+        asked = len(self.requests)
         if self.operator_acts <= 6 and self.rng.random() < 0.35:
             self.submit(Verb.RETRY, op)
         else:
             self._resolve_truthfully(driver, op)
+        self._withdraw(asked)
         still_open = self.driver is not None and isinstance(self.driver.then, Rest) and self.driver.state.dead
         if still_open and self.operator_acts < 12:
             self.at(self.now + self.rng.choice([10, 60_000]), self._decide_letter)
+
+    def _withdraw(self, asked: int) -> None:
+        """Drop what died with its command before it was recorded: what a person saw then may not be so later."""
+        recorded = {record.request.id for record in self.log.records if isinstance(record, Operator)}
+        self.requests[asked:] = [request for request in self.requests[asked:] if request.id in recorded]
 
     def _resolve_truthfully(self, driver: Driver, op: Operation) -> None:
         """Say of a dead letter what a person finds at the target, or mend it there first."""
@@ -486,10 +494,10 @@ class Simulation:
             else:
                 self.world.mend_by_hand(job)
                 self.submit(Verb.RESOLVE, op, Resolution.DONE)
+        elif self.rng.random() < 0.4 and self.saga.by_id[op.step].is_behind_pivot:
+            self.submit(Verb.RESOLVE, op, Resolution.SKIP)
         elif found is not None:
             self.submit(Verb.RESOLVE, op, Resolution.DONE, {"id": found})
-        elif self.rng.random() < 0.5 and self.saga.by_id[op.step].is_behind_pivot:
-            self.submit(Verb.RESOLVE, op, Resolution.SKIP)
         else:
             self.submit(Verb.RESOLVE, op, Resolution.NOT_DONE)
 

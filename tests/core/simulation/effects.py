@@ -78,7 +78,8 @@ class Effects:
             intents = len(self.reading.of(op).intents)
             self.findings.check(count <= intents, f"S2: {spell(op)} happened {count} times in {intents} calls")
             self.findings.check(
-                count <= 1 or op in self.reading.dead_ever, f"S2: {spell(op)} happened {count} times, silently"
+                count <= 1 or {op, other(op)} & self.reading.dead_ever,
+                f"S2: {spell(op)} happened {count} times, silently",
             )
 
     def _check_overlap(self) -> None:
@@ -96,7 +97,8 @@ class Effects:
                 place.pop(line["job"], None)
 
     def _may_overlap(self, one: Plain, two: Plain) -> bool:
-        if one["fence"] >= two["fence"]:
+        one, two = sorted((one, two), key=lambda line: int(line["fence"]))
+        if one["fence"] == two["fence"]:
             return False
         is_undo_of_late_call = one["op"][2] == "action" and two["op"][2] == "compensation"
         return bool(one["is_probe"] or (is_undo_of_late_call and self.evidence.tool_of(one["op"])["late_safe"]))

@@ -469,7 +469,7 @@ class Reading:
             known.is_refused = False
             return
         self.settled_by_hand.add(op)
-        known.doubt = False
+        known.doubt = known.doubt and how == "skip"
         if how == "done":
             known.is_done = True
             self._note_done(known)
@@ -479,5 +479,3 @@ class Reading:
             known.is_closed = True
             if how == "abandon":
                 self.abandoned.add(op)
-            elif op[1] is None:
-                self.skipped.add(op[0])

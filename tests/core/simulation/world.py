@@ -105,8 +105,8 @@ class World:
             return None
         if traits.honours_keys and job.key in self.answered:
             return self.answered[job.key]
-        if job.asking > 1 and self.effects.get(job.forward_key):
-            return self.effects[job.forward_key][-1]
+        if job.asking > 1 and job.key in self.answered:
+            return self.answered[job.key]  # to ask how a job is doing doesn't begin another
         effect = f"e{len(self.ledger)}"
         self.effects.setdefault(job.forward_key, []).append(effect)
         self.answered[job.key] = effect
