@@ -24,7 +24,6 @@ from sagactl.core.records import (
     Failure,
     Holder,
     Operation,
-    Operator,
     Outcome,
     OutcomeKind,
     Probe,
@@ -42,6 +41,7 @@ from sagactl.core.world import AskProbe, EndCalls, MakeCall, Rest, Wait
 from sagactl.core.world import World as Outlook
 from tests.core.simulation.drivers import Driver, Evaluator, SimLog, make_outcome
 from tests.core.simulation.generate import ANSWERS, Plan
+from tests.core.simulation.people import decide_letter
 from tests.core.simulation.world import Job, World
 
 EVENTS_MAX = 4_000
@@ -452,54 +452,12 @@ class Simulation:
         trouble = self.plan.trouble
         if status is RunStatus.STUCK:
             if trouble.is_operator_patient and self.operator_acts < 12:
-                self.at(self.now + self.rng.choice([10, 5_000, 60_000]), self._decide_letter)
+                self.at(self.now + self.rng.choice([10, 5_000, 60_000]), partial(decide_letter, self))
             return
         if trouble.after_end is not None and not self.has_asked_after_end:
             self.has_asked_after_end = True
             verb, is_past = Verb(trouble.after_end), self.rng.random() < 0.6
             self.at(self.now + 1_000, lambda: self.submit(verb, is_past_pivot=is_past))
-
-    def _decide_letter(self) -> None:
-        driver = self.driver
-        if driver is None or not driver.is_alive or not isinstance(driver.then, Rest) or not driver.state.dead:
-            return
-        self.operator_acts += 1
-        op = self.rng.choice(list(driver.state.dead))
-        asked = len(self.requests)
-        if self.operator_acts <= 6 and self.rng.random() < 0.35:
-            self.submit(Verb.RETRY, op)
-        else:
-            self._resolve_truthfully(driver, op)
-        self._withdraw(asked)
-        still_open = self.driver is not None and isinstance(self.driver.then, Rest) and self.driver.state.dead
-        if still_open and self.operator_acts < 12:
-            self.at(self.now + self.rng.choice([10, 60_000]), self._decide_letter)
-
-    def _withdraw(self, asked: int) -> None:
-        """Drop what died with its command before it was recorded: what a person saw then may not be so later."""
-        recorded = {record.request.id for record in self.log.records if isinstance(record, Operator)}
-        self.requests[asked:] = [request for request in self.requests[asked:] if request.id in recorded]
-
-    def _resolve_truthfully(self, driver: Driver, op: Operation) -> None:
-        """Say of a dead letter what a person finds at the target, or mend it there first."""
-        forward = op if op.direction is Direction.ACTION else op.other
-        forward_key = f"r1/{forward.step}{'' if forward.item is None else f'/{forward.item}'}/action"
-        job = Job(0, op.step, op.item, op.direction.value, 0, 0, 0, "by hand", forward_key, "", False, None, 0)
-        found = self.world.tell_output(forward_key)
-        if op.direction is Direction.COMPENSATION:
-            if found is None and driver.state.operations[forward].doubt and self.rng.random() < 0.5:
-                self.submit(Verb.RESOLVE, op, Resolution.NOT_DONE)
-            elif self.rng.random() < 0.3:
-                self.submit(Verb.RESOLVE, op, Resolution.ABANDON)
-            else:
-                self.world.mend_by_hand(job)
-                self.submit(Verb.RESOLVE, op, Resolution.DONE)
-        elif self.rng.random() < 0.4 and self.saga.by_id[op.step].is_behind_pivot:
-            self.submit(Verb.RESOLVE, op, Resolution.SKIP)
-        elif found is not None:
-            self.submit(Verb.RESOLVE, op, Resolution.DONE, {"id": found})
-        else:
-            self.submit(Verb.RESOLVE, op, Resolution.NOT_DONE)
 
     # -- the end --------------------------------------------------------------------------------------------------
 
