@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 RUN_ID_LENGTH = 13
 SAGA_SUFFIXES = (".yaml", ".yml")
 REQUEST_ID_BYTES = 12
+KEY_LENGTH_MAX = 255
 INPUT_PROBLEMS_SHOWN_MAX = 20
 
 
@@ -163,8 +164,9 @@ class App:
             key = render(saga.run_key, scope, self.evaluator(saga))
         except ExpressionError as error:
             raise InvalidError(f"run_key: {error}", code="invalid-input") from error
-        if not isinstance(key, str | int) or isinstance(key, bool) or key == "":
+        if not isinstance(key, str | int) or isinstance(key, bool):
             raise InvalidError(f"run_key came out as {canonical(key)}, not as a text", code="invalid-input")
+        check_key(str(key), "run_key")
         return str(key)
 
     def close(self) -> None:
@@ -172,6 +174,13 @@ class App:
         for log in self._logs.values():
             log.close()
         self._logs.clear()
+
+
+def check_key(key: str, name: str) -> None:
+    """Raise InvalidError unless *key* is 1 to `KEY_LENGTH_MAX` printable characters."""
+    if not (0 < len(key) <= KEY_LENGTH_MAX and key.isprintable()):
+        message = f"{name} takes 1 to {KEY_LENGTH_MAX} printable characters, and this has {len(key)}"
+        raise InvalidError(message, code="bad-key")
 
 
 def evaluate_cel(expression: str, scope: Scope) -> Json:

@@ -12,7 +12,7 @@ from sagactl.core.canonical import Json, NotJsonError, parse
 from sagactl.core.saga import PAYLOAD_BYTES_MAX
 from sagactl.errors import InvalidError, UsageError
 
-_PAIR: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*)(:=|=@|=)(.*)", re.DOTALL)
+_PAIR: Final = re.compile(r"([^\W\d][\w-]*)(:=|=@|=)(.*)", re.DOTALL)
 
 
 def read_inputs(pairs: Sequence[str], file: str | None) -> Json:
@@ -20,8 +20,12 @@ def read_inputs(pairs: Sequence[str], file: str | None) -> Json:
     value: Json = {} if file is None else _read_file(file)
     if pairs and not isinstance(value, dict):
         raise UsageError("-i needs an input that is a map, and the file holds none")
+    seen: set[str] = set()
     for pair in pairs:
         name, part = _read_pair(pair)
+        if name in seen:
+            raise UsageError(f"-i {name} is given twice", code="bad-input")
+        seen.add(name)
         assert isinstance(value, dict), "checked above"
         value[name] = part
     return value
@@ -44,9 +48,9 @@ def _parse(text: str, where: str) -> Json:
     try:
         return parse(text)
     except NotJsonError as error:
-        raise InvalidError(
-            f"{where}: {error}", code="invalid-input", hint='text in JSON stands in quotes: "…"'
-        ) from None
+        is_word = text[:1].isalpha() and text not in {"NaN", "Infinity"} and where.startswith("-i ")
+        hint = f"{where}={text}" if is_word else None
+        raise InvalidError(f"{where}: {error}", code="invalid-input", hint=hint) from None
 
 
 def _read_text(name: str) -> str:

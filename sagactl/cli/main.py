@@ -17,7 +17,7 @@ import typer
 import typer.core
 import typer.main
 
-from sagactl.cli.options import Globals, shared_options
+from sagactl.cli.options import Globals, Output, shared_options
 from sagactl.errors import ExitCode, InternalError, SagactlError, StorageError, UsageError
 
 
@@ -145,8 +145,19 @@ def run_command_line(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         code = ExitCode.INTERRUPTED
     except Exception as error:
+        settings.output = _read_output(arguments, settings.output)
         code = _report(error, settings)
     return _flush(int(code or 0))
+
+
+def _read_output(arguments: Sequence[str], known: Output) -> Output:
+    """Return how the answer was to be written, also where a mistake came before the option that says so."""
+    for place, argument in enumerate(arguments):
+        after = arguments[place + 1] if place + 1 < len(arguments) else ""
+        value = after if argument in {"-o", "--output"} else argument.removeprefix("--output=").removeprefix("-o")
+        if argument.startswith(("-o", "--output")) and value in set(Output):
+            return Output(value)
+    return known
 
 
 def _name_error(error: Exception) -> SagactlError:

@@ -8,17 +8,14 @@ from typing import Annotated
 
 import typer
 
-from sagactl.app import check_input, guard_stdout, who_am_i
+from sagactl.app import check_input, check_key, guard_stdout, who_am_i
 from sagactl.cli.follow import code_of_ending, code_of_status, drive, write_ending, write_logged_run
 from sagactl.cli.inputs import read_inputs
 from sagactl.cli.session import Session, open_session
 from sagactl.cli.validate import report_warnings
 from sagactl.core.canonical import Json
 from sagactl.core.saga import Saga
-from sagactl.errors import UsageError
 from sagactl.log.base import Creation
-
-KEY_LENGTH_MAX = 255
 
 app = typer.Typer()
 
@@ -55,13 +52,9 @@ def run(
         loaded = session.app.load_saga(session.app.find_saga(file))
         report_warnings(session, loaded)
         checked = check_input(loaded.saga, value)
-        _check_key(idempotency_key)
+        if idempotency_key is not None:
+            check_key(idempotency_key, "--idempotency-key")
         return _start(session, loaded.saga, checked, idempotency_key, waits=not no_wait)
-
-
-def _check_key(key: str | None) -> None:
-    if key is not None and not (0 < len(key) <= KEY_LENGTH_MAX and key.isprintable()):
-        raise UsageError(f"--idempotency-key takes 1 to {KEY_LENGTH_MAX} printable characters", code="bad-key")
 
 
 def _start(session: Session, saga: Saga, value: Json, key: str | None, *, waits: bool) -> int:

@@ -211,11 +211,17 @@ def _named_delay(after_ms: int) -> tuple[TimerKind, int, int]:
     return TimerKind.RETRY, exact, exact
 
 
+_UNBOUNDED: Final = Failure("pending_unbounded", "the tool said Pending, and the step has no schedule_to_close_timeout")
+
+
 def _take_in(saga: Saga, op: OperationState, record: Outcome, event: Event) -> None:
     if event is Event.SUCCEEDED:
         op.output, op.doubt, op.failure = record.output, False, None
         return
     op.failure = record.failure
+    if record.kind is OutcomeKind.PENDING and event is Event.UNKNOWN:
+        op.failure, op.doubt, op.is_final = _UNBOUNDED, True, True  # a further try would only say the same
+        return
     if event is Event.PENDING:
         op.token = record.token
         op.delay = _poll_delay(record.after_ms)

@@ -10,7 +10,7 @@ from sagactl.core.evolve import evolve
 from sagactl.core.records import Operation, Record
 from sagactl.core.saga import Saga, ToolFacts
 from sagactl.core.state import RunState
-from sagactl.core.template import Scope
+from sagactl.core.template import ExpressionError, Scope
 from sagactl.core.transitions import IllegalRecordError
 from sagactl.core.world import AskProbe, MakeCall
 from sagactl.engine.calls import CallUnderWay
@@ -30,8 +30,13 @@ class RunEvaluator:
     evaluate_expression: Evaluate
 
     def evaluate(self, expression: str, scope: Scope) -> Json:
-        """Return the value of a CEL expression."""
-        return self.evaluate_expression(expression, scope)
+        """Return the value of a CEL expression; raises ExpressionError, whatever goes wrong inside the library."""
+        try:
+            return self.evaluate_expression(expression, scope)
+        except ExpressionError:
+            raise
+        except Exception as error:
+            raise ExpressionError(f"the expression failed: {type(error).__name__}, in {expression}") from error
 
     def check_arguments(self, tool: str, arguments: Json) -> str | None:
         """Return what is wrong with *arguments*, or None."""

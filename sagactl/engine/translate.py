@@ -14,7 +14,7 @@ from sagactl.tools.base import Invocation
 
 def make_invocation(run_id: str, making: MakeCall | AskProbe, seconds: float, project: Path) -> Invocation:
     """Return the call that *making* asks for, with *seconds* left until its deadline."""
-    arguments = _as_map(making.arguments)
+    arguments = _copy_map(making.arguments)
     if isinstance(making, AskProbe):
         probe = making.probe
         return Invocation(
@@ -47,8 +47,15 @@ def make_invocation(run_id: str, making: MakeCall | AskProbe, seconds: float, pr
     )
 
 
-def _as_map(arguments: Json) -> dict[str, Json]:
-    return arguments if isinstance(arguments, dict) else {}
+def _copy_map(arguments: Json) -> dict[str, Json]:
+    """Return a copy that a tool may change as it likes: what was recorded stays as it is for the next try (E20)."""
+    return {name: _copy(value) for name, value in arguments.items()} if isinstance(arguments, dict) else {}
+
+
+def _copy(value: Json) -> Json:
+    if isinstance(value, dict):
+        return {name: _copy(child) for name, child in value.items()}
+    return [_copy(child) for child in value] if isinstance(value, list) else value
 
 
 def make_record(call: CallUnderWay, reply: Reply, now_ms: int, fence: int) -> Record:

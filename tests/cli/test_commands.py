@@ -54,7 +54,7 @@ def test_the_exit_code_says_what_became_of_the_run(
         (("run", "onboarding", "-i", "email"), 2, "bad-input"),
         (("run", "onboarding", "-i", "amount:={", "-i", "email=a@b.c"), 3, "invalid-input"),
         ((*ADA, "-i", "colour=red"), 3, "invalid-input"),
-        ((*ADA, "-i", "amount=4900"), 3, "invalid-input"),
+        (("run", "onboarding", "-i", "email=a@b.cc", "-i", "amount=4900"), 3, "invalid-input"),
         ((*ADA, "--log", "plugins"), 1, "unsafe-path"),
         ((*ADA, "--log", "ftp://x"), 3, "invalid-config"),
         (("show", "zzzzzz"), 4, "no-such-run"),
@@ -64,6 +64,9 @@ def test_the_exit_code_says_what_became_of_the_run(
         (("list", "--status", "lost"), 2, "bad-status"),
         (("list", "--nosuch"), 2, "usage"),
         (("nosuch",), 2, "usage"),
+        (("list", "--nosuch", "-o", "json"), 2, "usage"),
+        ((*ADA, "-i", "amount:=1", "-i", "amount:=2"), 2, "bad-input"),
+        ((*ADA, "--idempotency-key", ""), 3, "bad-key"),
         (("terminate", "abc"), 2, "usage"),
         (("help", "nosuch"), 4, "no-such-topic"),
         (("tools", "no.such"), 4, "missing-tool"),
@@ -77,7 +80,7 @@ def test_every_failure_has_its_code_and_one_json_value(
     result = project.run("-o", "json", *arguments)
     assert (result.code, _error(result)) == (code, word), result.err
     assert "Traceback" not in result.err
-    text = project.run(*arguments)
+    text = project.run(*(argument for argument in arguments if argument not in {"-o", "json"}))
     assert text.out == ""
     assert text.err.startswith("error[")
 

@@ -244,10 +244,12 @@ def test_pending_ends_with_schedule_to_close_as_unknown() -> None:
 
 
 def test_pending_without_a_bound_is_unknown() -> None:
-    """E5: asking for ever needs schedule_to_close; without it the outcome is unknown."""
-    play = Play(saga("a", a={"attempts": 1}))
+    """E5: asking for ever needs schedule_to_close; without it the outcome is unknown, final, and says why."""
+    play = Play(saga("a", a={"attempts": 4}))
     play.run({"a": ["pending"]})
     assert play.calls == ["a", "a'"]
+    assert play.summary.failure is not None
+    assert play.summary.failure.type == "pending_unbounded"
 
 
 def test_no_poll_comes_sooner_than_a_tenth_of_a_second() -> None:

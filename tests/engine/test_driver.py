@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
@@ -20,7 +22,8 @@ from sagactl.core.records import (
     RunStatus,
     Verb,
 )
-from sagactl.core.saga import OnUnknown, Retry, Step
+from sagactl.core.saga import Call, OnUnknown, Retry, Step
+from sagactl.core.template import parse_template
 from sagactl.engine.ending import Why
 from sagactl.engine.settings import Committed
 from sagactl.errors import StorageError
@@ -347,3 +350,20 @@ def test_recording_only_answers_requests_and_calls_nothing() -> None:
     again.drive(only_record=True)
     assert toolbox.begun() == ["a/action"]
     assert log.dead_letters(run_id="run1") == []
+
+
+def test_a_tool_that_changes_its_arguments_changes_nothing_for_the_next_try() -> None:
+    """E20, S10: each attempt gets the arguments that were recorded, whatever an earlier one did to its own."""
+    seen: list[object] = []
+
+    def meddle(invocation: Invocation) -> Answer:
+        seen.append(str(invocation.arguments))
+        cast("Any", invocation.arguments)["list"].append("mine")
+        return DONE if len(seen) > 1 else UNAVAILABLE
+
+    step = replace(make_step("a", tool="meddle"), action=Call("meddle", parse_template({"list": [1]}), FAST))
+    saga = make_saga(step)
+    driver = make_driver(MemoryLog(), saga, FakeToolbox({"meddle": meddle}))
+    driver.create(make_new_run(saga), saga)
+    assert driver.drive()["run1"].summary.status is RunStatus.SUCCEEDED
+    assert seen == ["{'list': [1]}"] * 2

@@ -17,7 +17,7 @@ from sagactl.cli.views.times import write_time
 from sagactl.cli.views.words import tool_of
 from sagactl.core.canonical import Json
 from sagactl.core.keys import idempotency_key
-from sagactl.core.records import RECORD_TYPES, Cause, Failure, NotUndone, Operation
+from sagactl.core.records import RECORD_TYPES, Cause, Direction, Failure, NotUndone, Operation
 from sagactl.core.saga import Saga
 from sagactl.core.state import OperationState, RunState
 from sagactl.core.summary import StepRow, Waiting, step_rows, summarize
@@ -51,7 +51,7 @@ def _write_run_body(saga: Saga, state: RunState, captured: Sequence[Captured]) -
         "saga": created.saga,
         "version": saga.version,
         "status": summary.status.value,
-        "direction": summary.direction.value,
+        "direction": write_way(summary.direction),
         "cause": _word(summary.cause),
         "error": _write_error_at(summary.failure, summary.failed_step),
         "input": created.input,
@@ -119,6 +119,11 @@ def _write_captured(captured: Captured) -> Json:
     return {**write_operation(captured.operation), "attempt": captured.attempt, "text": captured.text}
 
 
+def write_way(direction: Direction) -> str:
+    """Return which way a run goes: its calls are actions on the way forward, compensations on the way back."""
+    return "forward" if direction is Direction.ACTION else "backward"
+
+
 def write_operation(operation: Operation) -> Document:
     """Return step, item and direction."""
     return {"step": operation.step, "item": operation.item, "direction": operation.direction.value}
@@ -142,7 +147,7 @@ def write_row(row: RunRow) -> Document:
         "id": row.run_id,
         "saga": row.saga,
         "status": row.status.value,
-        "direction": row.direction.value,
+        "direction": write_way(row.direction),
         "cause": _word(row.cause),
         "error": _write_error_at(row.failure, row.failed_step),
         "waiting_for": _write_waiting(waiting),
