@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import sys
+
+
+def open_missing_streams() -> None:
+    """Put something under descriptors 0 to 2 where the caller closed them.
+
+    Otherwise the next file that is opened takes the number, and whatever is written to stderr lands in the log.
+    """
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", errors="backslashreplace", closefd=False))
 
 
 def main() -> None:
     """Run the command line and end the process with its exit code."""
+    open_missing_streams()
     if sys.argv[1:] == ["--version"]:
         from sagactl import __version__
 

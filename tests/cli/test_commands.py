@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -286,3 +288,13 @@ def test_ascii_terminals_get_ascii(project: Project) -> None:
     assert result.code == 0
     assert result.out.isascii()
     assert result.out.startswith("ok onboarding")
+
+
+@pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
+def test_closed_streams_are_no_trouble(project: Project, closed: str) -> None:
+    """Scenario B79: whoever closes our streams gets no answer there, but the run, its log and the exit code are right."""
+    command = f"exec {sys.executable} -m sagactl {shlex.join(ADA)} {closed}"
+    done = subprocess.run(["bash", "-c", command], cwd=project.path, env=project.environment(), check=False)
+    assert done.returncode == 0
+    assert project.latest()["status"] == "succeeded"
+    assert project.run("verify").code == 0
