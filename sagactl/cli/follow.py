@@ -84,6 +84,9 @@ def drive(
     with Signals(driver, hint) as signals:
         take_over()
         endings = driver.drive(only_record=only_record)
+    broken = [ending.error for ending in endings.values() if ending.error is not None]
+    if broken and len(endings) == 1:
+        raise broken[0]
     return endings, follower, signals.exit_code
 
 
@@ -94,6 +97,8 @@ def code_of_ending(ending: Ending, signal_code: ExitCode | None) -> ExitCode:
             return signal_code
         case Why.LEASE_LOST:
             return ExitCode.BUSY
+        case Why.BROKEN:
+            return ExitCode.ERROR
         case _:
             return code_of_status(ending.summary.status)
 

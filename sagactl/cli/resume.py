@@ -80,6 +80,10 @@ def _resume_all(session: Session, *, waits: bool) -> int:
     endings, follower, code = drive(session, driver, take_over, hint="sagactl resume --all")
     if session.output is Output.TEXT:
         for run_id, ending in endings.items():
+            if ending.error is not None:
+                session.say(f"run {run_id} is left out")
+                session.say(render_error(ending.error, session.progress_style))
+                continue
             write_ending(session, ending, follower.latest[run_id])
         if not endings and not failed:
             write_line(answer_stream(), "nothing to resume")

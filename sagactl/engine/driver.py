@@ -21,10 +21,8 @@ Everything the loop does happens on the thread that called `drive`; other thread
 
 from __future__ import annotations
 
-import queue
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -38,10 +36,8 @@ from sagactl.core.records import (
     Decision,
     DecisionKind,
     Direction,
-    Disposition,
     Failure,
     Holder,
-    Operator,
     Probe,
     Record,
 )
@@ -53,32 +49,19 @@ from sagactl.core.world import AskProbe, EndCalls, MakeCall, Rest, Wait, World
 from sagactl.engine.calls import CallStarter, CallUnderWay, Reply, judge_lateness
 from sagactl.engine.clock import Clock, SystemClock
 from sagactl.engine.ending import Ending, Why
+from sagactl.engine.inbox import Inbox
 from sagactl.engine.lease_keeper import LeaseKeeper
 from sagactl.engine.run import Evaluate, Run, RunEvaluator, find_missing_tools
 from sagactl.engine.settings import Committed, Settings
 from sagactl.engine.timetable import Timetable
 from sagactl.engine.translate import make_invocation, make_record
 from sagactl.engine.workers import Workers
-from sagactl.errors import DamagedLogError, InternalError, LeaseLostError
-from sagactl.log.base import Batch, Captured, Creation, Lease, Log, NewRun
+from sagactl.errors import DamagedLogError, InternalError, LeaseLostError, SagactlError
+from sagactl.log.base import Captured, Creation, Lease, Log, NewRun
 from sagactl.tools.base import Toolbox
 
 REQUEST_POLL_SECONDS: Final = 0.5
 """How often requests from other processes are looked for: each is answered within a second (E22)."""
-
-
-@dataclass(slots=True)
-class _Inbox:
-    events: queue.SimpleQueue[Callable[[], None]] = field(default_factory=queue.SimpleQueue)
-
-    def take(self, timeout_seconds: float) -> None:
-        """Wait for an event, then handle all that are there."""
-        try:
-            self.events.get(timeout=max(0.0, timeout_seconds))()
-            while True:
-                self.events.get_nowait()()
-        except queue.Empty:
-            return
 
 
 class Driver:
@@ -118,7 +101,7 @@ class Driver:
         self._next_request_poll = 0.0
         self._stopping_since: float | None = None
         self._trouble: Exception | None = None
-        self._inbox = _Inbox()
+        self._inbox = Inbox()
         self._workers = Workers()
         self._keeper = self._make_keeper()
         self._starter = self._make_starter()
@@ -255,14 +238,15 @@ class Driver:
             return False
         return self._clock.monotonic() - self._stopping_since >= self._settings.grace_ms / 1000
 
-    def _forget(self, run: Run, why: Why) -> None:
+    def _forget(self, run: Run, why: Why, *, error: SagactlError | None = None) -> None:
         for call in run.under_way.values():
             call.tell_to_end(self._clock.monotonic())
             self._timetable.forget(call)
         self._calls_under_way -= len(run.under_way)
         in_doubt = tuple(str(operation) for operation in run.under_way)
         detail = run.missing_tool
-        self._endings[run.run_id] = Ending(run.run_id, summarize(run.saga, run.state), why, detail, in_doubt)
+        summary = summarize(run.saga, run.state)
+        self._endings[run.run_id] = Ending(run.run_id, summary, why, detail, in_doubt, error)
         self._keeper.drop(run.lease)
         del self._runs[run.run_id]
         self._dirty.pop(run.run_id, None)
@@ -283,8 +267,32 @@ class Driver:
         for run_id in dict.fromkeys([*starved, *self._dirty]):
             run = self._runs.get(run_id)
             if run is not None:
-                self._advance(run)
+                self._guard(run, partial(self._advance, run))
         self._dirty.clear()
+
+    def _guard(self, run: Run, action: Callable[[], None]) -> None:
+        """Do something that touches one run only; a bug met there lets go of that run, and the others go on (V6).
+
+        The answers that had come in are kept, nothing new is called, and whoever resumes the run begins from there.
+        """
+        known = len(run.records)
+        try:
+            action()
+        except Exception as error:
+            self._keep_answers(run, known)
+            found = error if isinstance(error, SagactlError) else InternalError(f"{type(error).__name__}: {error}")
+            found.__cause__ = error.__cause__ or error
+            self._forget(run, Why.BROKEN, error=found)
+            self._log.release([run.lease])
+
+    def _keep_answers(self, run: Run, count: int) -> None:
+        """Commit the first *count* records that wait, on a state made anew: the run's own may be half-way."""
+        if count == 0:
+            return
+        kept = tuple(run.records[:count])
+        whole = [*(stored.record for stored in self._log.read(run.run_id)), *kept]
+        run.state = replay(run.saga, whole)
+        self._log.append([run.make_batch(kept)])
 
     def _free_slots(self) -> int:
         return max(0, self._settings.calls_max - self._calls_under_way)
@@ -341,7 +349,7 @@ class Driver:
         changed = [run for run_id in self._changed if (run := self._runs.get(run_id)) is not None and run.records]
         if not changed:
             return
-        refused = self._log.append([self._batch(run) for run in changed])
+        refused = self._log.append([run.make_batch(run.records) for run in changed])
         if refused:
             self._on_lost(refused)
         for run in changed:
@@ -355,21 +363,6 @@ class Driver:
             for call in to_make:
                 self._start(run, call)
             self._tell(run, first_seq, records)
-
-    def _batch(self, run: Run) -> Batch:
-        answered = tuple(
-            record.request.id
-            for record in run.records
-            if isinstance(record, Operator) and record.disposition is not Disposition.DEFERRED
-        )
-        return Batch(
-            run.lease,
-            run.committed_seq,
-            tuple(run.records),
-            summarize(run.saga, run.state),
-            tuple(run.captured),
-            answered,
-        )
 
     def _tell(self, run: Run, first_seq: int, records: tuple[Record, ...]) -> None:
         for listener in self._listeners:
@@ -395,7 +388,7 @@ class Driver:
     # Events
 
     def _post(self, event: Callable[[], None]) -> None:
-        self._inbox.events.put(event)
+        self._inbox.put(event)
 
     def _on_answer(self, call: CallUnderWay, reply: Reply, at: float) -> None:
         run = self._runs.get(call.run_id)
@@ -407,8 +400,9 @@ class Driver:
         reply = judge_lateness(call, reply, at, call.invocation.seconds_left)
         if reply.printed:
             run.captured.append(Captured(call.operation, call.number, reply.printed))
-        self._fold(run, make_record(call, reply, self._now_ms(run), run.state.fence))
+        record = make_record(call, reply, self._now_ms(run), run.state.fence)
         self._dirty[run.run_id] = None
+        self._guard(run, partial(self._fold, run, record))
 
     def _on_not_called(self, call: CallUnderWay) -> None:
         self._trouble = self._keeper.last_error or LeaseLostError(

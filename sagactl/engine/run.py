@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sagactl.core.canonical import Json
 from sagactl.core.evolve import evolve
-from sagactl.core.records import Operation, Record
+from sagactl.core.records import Disposition, Operation, Operator, Record
 from sagactl.core.saga import Saga, ToolFacts
 from sagactl.core.state import RunState
+from sagactl.core.summary import summarize
 from sagactl.core.template import ExpressionError, Scope
 from sagactl.core.transitions import IllegalRecordError
 from sagactl.core.world import AskProbe, MakeCall
 from sagactl.engine.calls import CallUnderWay
 from sagactl.errors import InternalError, NotFoundError, PluginError
-from sagactl.log.base import Captured, Lease
+from sagactl.log.base import Batch, Captured, Lease
 from sagactl.tools.base import Toolbox
 
 Evaluate = Callable[[str, Scope], Json]
@@ -77,6 +78,16 @@ class Run:
         except IllegalRecordError as error:
             raise InternalError(f"run {self.run_id}: {error}", hint="please report this with the run's log") from error
         self.records.append(record)
+
+    def make_batch(self, records: Sequence[Record]) -> Batch:
+        """Return *records*, those up to the present state, as what the log appends."""
+        answered = tuple(
+            record.request.id
+            for record in records
+            if isinstance(record, Operator) and record.disposition is not Disposition.DEFERRED
+        )
+        summary = summarize(self.saga, self.state)
+        return Batch(self.lease, self.committed_seq, tuple(records), summary, tuple(self.captured), answered)
 
 
 def find_missing_tools(saga: Saga, toolbox: Toolbox) -> frozenset[str]:

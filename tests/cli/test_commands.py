@@ -292,7 +292,7 @@ def test_ascii_terminals_get_ascii(project: Project) -> None:
 
 @pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
 def test_closed_streams_are_no_trouble(project: Project, closed: str) -> None:
-    """Scenario B79: whoever closes our streams gets no answer there, but the run, its log and the exit code are right."""
+    """Scenario B79: whoever closes our streams gets no answer there; run, log and exit code are right."""
     command = f"exec {sys.executable} -m sagactl {shlex.join(ADA)} {closed}"
     done = subprocess.run(["bash", "-c", command], cwd=project.path, env=project.environment(), check=False)
     assert done.returncode == 0

@@ -73,3 +73,13 @@ def test_the_page_of_exit_codes_names_each(tmp_path: Path) -> None:
     page = (ROOT / "sagactl" / "help" / "exit-codes.md").read_text()
     listed = {int(code) for row in re.findall(r"^\| ([\d, ]+) \|", page, re.MULTILINE) for code in row.split(",")}
     assert listed == {int(code) for code in ExitCode}
+
+
+def test_the_page_about_plugins_imports_what_there_is() -> None:
+    """`sagactl help plugins` names public things only."""
+    import sagactl
+
+    page = (ROOT / "sagactl" / "help" / "plugins.md").read_text()
+    found = re.search(r"^from sagactl import (.*)$", page, re.MULTILINE)
+    assert found is not None
+    assert set(found[1].split(", ")) <= set(sagactl.__all__)

@@ -52,6 +52,7 @@ class FakeToolbox:
     async_names: frozenset[str] = frozenset()
     known: dict[str, ToolFacts] = field(default_factory=dict)
     calls: list[tuple[str, Invocation]] = field(default_factory=list)
+    fails_to_check: str = ""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def facts(self, name: str) -> ToolFacts:
@@ -78,6 +79,8 @@ class FakeToolbox:
         return answer
 
     def check_arguments(self, facts: ToolFacts, arguments: Json) -> str | None:
+        if facts.name == self.fails_to_check:
+            raise RuntimeError("the validator is broken")
         return None
 
     def _do(self, invocation: Invocation) -> Answer | ProbeReply:

@@ -367,3 +367,24 @@ def test_a_tool_that_changes_its_arguments_changes_nothing_for_the_next_try() ->
     driver.create(make_new_run(saga), saga)
     assert driver.drive()["run1"].summary.status is RunStatus.SUCCEEDED
     assert seen == ["{'list': [1]}"] * 2
+
+
+def test_a_bug_met_in_one_run_lets_go_of_that_run_only() -> None:
+    """V6: what can't be decided for one run doesn't stop the others; its answers are kept, nothing new is called."""
+    bad = make_saga(make_step("a"), make_step("b", ("a",), tool="other"))
+    good = make_saga(make_step("a"), make_step("b", ("a",)))
+    log = MemoryLog()
+    toolbox = FakeToolbox({"do": lambda _: DONE, "other": lambda _: DONE})
+    toolbox.fails_to_check = "other"
+    driver = make_driver(log, bad, toolbox)
+    driver.create(make_new_run(bad), bad)
+    driver.create(make_new_run(good, "run2"), good)
+    endings = driver.drive()
+    assert (endings["run1"].why, endings["run2"].summary.status) == (Why.BROKEN, RunStatus.SUCCEEDED)
+    assert endings["run1"].error is not None
+    assert endings["run1"].error.code == "bug"
+    assert [type(stored.record) for stored in log.read("run1")][-1] is Outcome
+    toolbox.fails_to_check = ""
+    again = make_driver(log, bad, toolbox)
+    again.adopt("run1")
+    assert again.drive()["run1"].summary.status is RunStatus.SUCCEEDED
