@@ -7,6 +7,8 @@ knows whether something happened, and sagactl treats it so (rule E3). `Pending` 
 
 from __future__ import annotations
 
+import inspect
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 
 DECLARATIONS: Final = "__sagactl_tools__"
 """The attribute in which a decorated function carries its declarations."""
+
+DECLARED: Final = "__sagactl_declared__"
+"""The global in which a module keeps what `@tool` was put on while the module ran, in order."""
 
 DEADLINE_SECONDS: Final = 30.0
 """How long a context that a test makes by hand lasts."""
@@ -193,7 +198,31 @@ def tool(
 
 def _declare(function: F, declaration: Declaration) -> F:
     setattr(function, DECLARATIONS, (*declarations_of(function), declaration))
+    noted = _find_module(function).setdefault(DECLARED, [])
+    if isinstance(noted, list):
+        noted.append(function)
     return function
+
+
+def _find_module(function: object) -> dict[str, object]:
+    """Return the globals of the module whose code runs and makes *function* a tool.
+
+    That is not always the module in which the function stands: a library may offer a function that makes tools.
+    """
+    frame = inspect.currentframe()
+    while frame is not None:
+        module = sys.modules.get(str(frame.f_globals.get("__name__")))
+        if frame.f_code.co_name == "<module>" and getattr(module, "__dict__", None) is frame.f_globals:
+            return frame.f_globals
+        frame = frame.f_back
+    module = sys.modules.get(str(getattr(function, "__module__", None)))
+    return getattr(module, "__dict__", {})
+
+
+def declared_in(namespace: Mapping[str, object]) -> tuple[object, ...]:
+    """Return everything that became a tool while the module of that *namespace* ran, bound to a name or not."""
+    noted = namespace.get(DECLARED)
+    return tuple(thing for thing in noted if declarations_of(thing)) if isinstance(noted, list) else ()
 
 
 def declarations_of(thing: object) -> tuple[Declaration, ...]:

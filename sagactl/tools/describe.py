@@ -55,9 +55,12 @@ class Tool:
     converters: dict[str, Converter] = field(default_factory=dict)
 
 
-def describe_tool(declaration: Declaration, function: Callable[..., object], *, place: Place, version: str) -> Tool:
+def describe_tool(declaration: Declaration, function: object, *, place: Place, version: str) -> Tool:
     """Check a declaration against its function; raises PluginError that names plugin, file and line."""
     try:
+        if not callable(function):
+            kind = type(function).__name__
+            raise TypeError(f"it is a {kind}, and a tool is a function")  # noqa: TRY301 - named as its like below
         return _describe(declaration, function, place, version)
     except (UnsupportedTypeError, InvalidSchemaError, NotJsonError, ValueError, TypeError) as error:
         raise PluginError(f"{place}: tool {declaration.name!r}: {error}") from error
@@ -120,6 +123,8 @@ class _Signature:
         self.context_parameter: str | None = None
         self.takes_more = False
         self.bound = inspect.signature(function)
+        if next(iter(self.bound.parameters), None) in {"self", "cls"}:
+            raise TypeError("it is a method; a tool is a function, or a `staticmethod` of a class")
         for name, parameter in self.bound.parameters.items():
             self._add(name, parameter)
 

@@ -3,6 +3,9 @@
 A project's `plugins/` folder becomes a package with a private name. So `plugins/stripe.py` doesn't hide the library
 `stripe`, two projects in one process don't mix, and `from ._shared import x` works. What a module prints while it is
 imported is captured, and an exception, `sys.exit` included, becomes a `BrokenPlugin`.
+
+A plugin gives what became a tool while its own modules ran, bound to a name or not; what it imports from elsewhere
+stays with its owner.
 """
 
 from __future__ import annotations
@@ -10,14 +13,14 @@ from __future__ import annotations
 import hashlib
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from inspect import cleandoc
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Final
 
-from sagactl.tools.api import declarations_of
+from sagactl.tools.api import declarations_of, declared_in
 from sagactl.tools.capture import capturing
 from sagactl.tools.convert import bound_line
 
@@ -67,7 +70,7 @@ class Loaded:
     """An imported plugin and the functions in it that carry declarations, in order."""
 
     plugin: Plugin
-    functions: tuple[Callable[..., object], ...]
+    functions: tuple[object, ...]
 
 
 def load_folder(folder: Path) -> Iterator[Loaded | BrokenPlugin]:
@@ -112,7 +115,7 @@ def _load_file(package: str, source: Path, *, name: str, shared: list[Path]) -> 
     with capturing() as captured:
         try:
             module = import_module(f"{package}.{name}")
-            functions = _functions_in(vars(module).values())
+            functions = _tools_below(module.__name__, f"{package}._")
             version = _digest_sources(source, shared)
         except (Exception, SystemExit) as error:  # foreign code; Ctrl-C still ends the command
             return _break(name, source, error)
@@ -125,7 +128,31 @@ def _describe_module(module: object) -> str:
     return cleandoc(text)[:DESCRIPTION_LENGTH_MAX] if isinstance(text, str) else ""
 
 
-def _functions_in(things: Iterable[object]) -> tuple[Callable[..., object], ...]:
+def _tools_below(name: str, private: str | None = None) -> tuple[object, ...]:
+    """Return what became a tool in the module *name*, below it, and in modules that begin with *private*.
+
+    A private file belongs to no plugin, so its tools come with the first plugin that imports it.
+    """
+    homes = [
+        getattr(module, "__dict__", {})  # any object may stand among the modules
+        for known, module in list(sys.modules.items())
+        if known == name or known.startswith(f"{name}.") or (private is not None and known.startswith(private))
+    ]
+    return _choose_bound(homes, [thing for home in homes for thing in declared_in(home)])
+
+
+def _choose_bound(homes: Iterable[Mapping[str, object]], declared: Iterable[object]) -> tuple[object, ...]:
+    """Return each declared thing as its module has it: another decorator may have wrapped it since."""
+    bound: dict[int, object] = {}
+    for home in homes:
+        for thing in list(home.values()):
+            for declaration in declarations_of(thing):
+                bound.setdefault(id(declaration), thing)
+    chosen = [bound.get(id(one), thing) for thing in declared for one in declarations_of(thing)]
+    return tuple({id(thing): thing for thing in chosen}.values())
+
+
+def _functions_in(things: Iterable[object]) -> tuple[object, ...]:
     return tuple(thing for thing in list(things) if callable(thing) and declarations_of(thing))
 
 
@@ -204,9 +231,9 @@ def load_entry_point(point: EntryPoint) -> Loaded | BrokenPlugin:
     return Loaded(plugin, functions)
 
 
-def _functions_of(thing: object) -> tuple[Callable[..., object], ...]:
+def _functions_of(thing: object) -> tuple[object, ...]:
     if isinstance(thing, ModuleType):
-        return _functions_in(vars(thing).values())
+        return _tools_of_module(thing)
     if callable(thing) and not declarations_of(thing):
         thing = thing()
     given = list(thing) if isinstance(thing, Iterable) else [thing]
@@ -214,6 +241,16 @@ def _functions_of(thing: object) -> tuple[Callable[..., object], ...]:
     if len(functions) != len(given):
         raise TypeError("the entry point gives something that is no tool")
     return functions
+
+
+def _tools_of_module(module: ModuleType) -> tuple[object, ...]:
+    """Return the tools of an installed module, with those that it has from other modules of its own package."""
+    top = module.__name__.partition(".")[0]
+    of_package = {id(one) for thing in _tools_below(top) for one in declarations_of(thing)}
+    bound = [
+        thing for thing in list(vars(module).values()) if any(id(one) in of_package for one in declarations_of(thing))
+    ]
+    return tuple({id(thing): thing for thing in (*_tools_below(module.__name__), *bound)}.values())
 
 
 def origin_of(point: EntryPoint) -> str:

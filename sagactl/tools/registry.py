@@ -123,7 +123,6 @@ class _Collector:
         self.plugins.append(replace(loaded.plugin, tools=tuple(names)))
 
     def _add_tool(self, loaded: Loaded, function: object, declaration: Declaration) -> bool:
-        assert callable(function)
         self._seen.add(id(declaration))
         plugin = loaded.plugin
         place = Place(plugin.name, *_place_of(function, plugin.file))

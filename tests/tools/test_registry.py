@@ -70,6 +70,98 @@ def test_tools_of_a_folder_are_found(folder: Path) -> None:
     assert answer.output == "hello Ada"
 
 
+UNBOUND = """
+from sagactl import tool
+
+@tool("b.x")
+def f() -> str: return "x"
+@tool("b.y")
+def f() -> str: return "y"
+
+def make(name):
+    @tool(name)
+    def made() -> str: return name
+    return made
+
+make("b.made")
+LISTED = [make("b.listed")]
+
+class Holder:
+    @staticmethod
+    @tool("b.inner")
+    def inner() -> str: return "inner"
+
+    @tool("b.outer")
+    @staticmethod
+    def outer() -> str: return "outer"
+exec("from sagactl import tool\\n@tool('b.run')\\ndef g() -> str: return 'run'", {})
+"""
+
+
+def test_tool_is_found_whether_it_has_a_name_or_not(folder: Path) -> None:
+    """B75: no tool vanishes: names bound again, factories, lists, static methods and `exec` all count."""
+    write(folder, b=UNBOUND)
+    registry = collect(folder)
+    assert registry.broken == ()
+    assert registry.names() == ["b.inner", "b.listed", "b.made", "b.outer", "b.run", "b.x", "b.y"]
+    box = PluginToolbox(registry)
+    outputs = [box.call(invocation(name)).output for name in registry.names()]
+    assert outputs == ["inner", "b.listed", "b.made", "outer", "run", "x", "y"]
+
+
+def test_method_is_no_tool_and_is_named(folder: Path) -> None:
+    """B75: `@tool` on what can't be called by name alone is a problem with file and line."""
+    text = "from sagactl import tool\nclass A:\n    @tool('b.m')\n    def m(self): pass\n"
+    write(folder, b=text + "    @tool('b.c')\n    @classmethod\n    def c(cls): pass\n")
+    registry = collect(folder)
+    assert registry.names() == []
+    assert [(each.file, each.line) for each in registry.broken] == [(str(folder / "b.py"), line) for line in (3, 5)]
+    assert "it is a method" in registry.broken[0].message
+    assert "it is a classmethod" in registry.broken[1].message
+
+
+def test_wrapped_tool_is_called_by_its_wrapper(folder: Path) -> None:
+    """A decorator above `@tool` takes part in the call."""
+    text = (
+        "import functools\ndef loud(f):\n    @functools.wraps(f)\n    def g(**a): return f(**a).upper()\n    return g\n"
+    )
+    write(folder, good=text + GOOD.replace("@tool", "@loud\n@tool"))
+    answer = PluginToolbox(collect(folder)).call(invocation("good.greet", {"name": "Ada"}))
+    assert answer.output == "HELLO ADA"
+
+
+def test_plugin_claims_only_what_is_its_own(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tools of another plugin or of a library stay theirs, whoever imports them first; private files' come along."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    library = GOOD.replace("good.greet", "lib.greet") + "\ndef make(name): tool(name)(lambda: 1)\n"
+    (tmp_path / "library_of_tools.py").write_text(library)
+    write(
+        folder,
+        a="from .good import greet\nfrom library_of_tools import greet as other, make\nmake('a.made')\n",
+        good=GOOD + "\nfrom . import _private\n",
+        _private=GOOD.replace("good.greet", "private.greet"),
+    )
+    registry = collect(folder)
+    assert [(plugin.name, plugin.tools) for plugin in registry.plugins] == [
+        ("a", ("private.greet", "a.made")),
+        ("good", ("good.greet",)),
+    ]
+
+
+def test_installed_package_gives_what_its_own_modules_declare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An entry point's module gives its own tools and those it has from its package, each time it is asked."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    package = tmp_path / "package_of_tools"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "sibling.py").write_text(GOOD + GOOD.replace("good.", "unasked.").replace("greet(", "other("))
+    (package / "plugin.py").write_text("from .sibling import greet\n" + UNBOUND)
+    point = EntryPoint("shop", "package_of_tools.plugin", "sagactl.plugins")
+    for _ in range(2):
+        names = collect(None, entry_points=[point]).names()
+        assert names == ["b.inner", "b.listed", "b.made", "b.outer", "b.run", "b.x", "b.y", "good.greet"]
+
+
 def test_missing_folder_is_an_empty_one(tmp_path: Path) -> None:
     """A project without `plugins/` has no tools of its own."""
     assert collect(tmp_path / "plugins").names() == []
