@@ -5,6 +5,10 @@ rules keep its numbers honest. An integer that doesn't fit is an error. A decima
 same way again (`0.1` is, a price of twenty digits isn't), else it is an error, never a rounded number. A double comes
 out as the decimal that its shortest spelling names; infinity and NaN are errors.
 
+A result is read value by value, each by the type that the library names. Its own conversion of a whole result isn't
+used: it knows no optionals, and one within a map ends the process. Whatever else the library raises, of whatever class,
+is an error of the expression.
+
 Only those parts of the scope that an expression mentions are handed over, so a large run costs a small expression
 nothing, and a number elsewhere that CEL can't hold does no harm.
 """
@@ -15,6 +19,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from math import isfinite
 from typing import Any, Final
 
 from sagactl.core.canonical import Json
@@ -31,7 +36,7 @@ PROGRAMS_MAX: Final = 4_096
 MISSING_HINT: Final = "pip install 'sagactl[cel]'"
 
 _COMPLAINT: Final = re.compile(r"ERROR: <input>:(\d+):(\d+): ([^\n]*)")
-_STATUS: Final = re.compile(r"^[A-Z_]+: ")
+_STATUS: Final = re.compile(r"^[A-Z_]+: (?:<input>:-?\d+:-?\d+: )?")
 _NAMED: Final = re.compile(r"'([^']+)'")
 _NOISE: Final = re.compile(r" expecting .*| \(in container ''\)| \[[A-Z_]+\]$")
 _KEY: Final = re.compile(r'Key not found in map : "(.*)"')
@@ -44,7 +49,16 @@ _TYPES: Final = {
     "STRING": "string",
     "NULL": "null",
 }
-_NO_JSON: Final = {"BYTES": "bytes", "TIMESTAMP": "a timestamp", "DURATION": "a duration", "TYPE": "a type"}
+_NO_JSON: Final = {
+    "optional_type": ("an optional", ".orValue(...)"),
+    "BYTES": ("bytes", "string(...)"),
+    "TIMESTAMP": ("a timestamp", "string(...)"),
+    "DURATION": ("a duration", "string(...)"),
+    "TYPE": ("a type", "string(...)"),
+}
+"""What JSON lacks, by the library's name of the type: its name in a message, and what makes JSON of it."""
+
+_TYPE_NAME: Final = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,26 +80,23 @@ class CelEvaluator:
     def compile(self, expression: str) -> Types | tuple[Complaint, ...] | None:
         """Return the JSON types of the result (None: any), or what is wrong with the expression."""
         try:
-            program = self._program(expression)
-        except RuntimeError as error:
+            kinds = str(self._program(expression).return_type())
+        except Exception as error:
             return _read_complaints(str(error), expression)
-        name = str(program.return_type()).partition("<")[0]
-        if name in _NO_JSON:
-            return (
-                Complaint(f"the result is {_NO_JSON[name]}, which JSON lacks; use string(...)", 0, len(expression)),
-            )
-        kind = {"LIST": "array", "MAP": "object", **_TYPES}.get(name)
+        foreign = next((name for name in _TYPE_NAME.findall(kinds) if name in _NO_JSON), None)
+        if foreign is not None:
+            return (Complaint(_refuse_result(foreign, is_all=kinds.startswith(foreign)), 0, len(expression)),)
+        kind = {"LIST": "array", "MAP": "object", **_TYPES}.get(kinds.partition("<")[0])
         return None if kind is None else frozenset({kind})
 
     def evaluate(self, expression: str, scope: Scope) -> Json:
         """Return the value of *expression* in *scope*; raises ExpressionError."""
         try:
-            result = self._program(expression).eval(data=_pick(expression, scope))
-            if result.type() == self._library.Type.ERROR:
-                raise ExpressionError(f"{_explain(str(result.plain_value()))}, in {quote(expression)}")
-            return _read(result.plain_value(), expression)
-        except RuntimeError as error:
-            raise ExpressionError(f"{_explain(str(error))}, in {quote(expression)}") from None
+            return _read(self._program(expression).eval(data=_pick(expression, scope)))
+        except ExpressionError as error:
+            raise ExpressionError(f"{error}, in {quote(expression)}") from None
+        except Exception as error:
+            raise ExpressionError(f"{_explain(str(error) or type(error).__name__)}, in {quote(expression)}") from None
 
     def _program(self, expression: str) -> Any:
         known = self._programs.get(expression)
@@ -210,16 +221,46 @@ def _spell(path: Path) -> str:
     return str(path[0]) + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path[1:])
 
 
-def _read(value: object, expression: str) -> Json:
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float):
-        if value != value or value in {float("inf"), float("-inf")}:  # noqa: PLR0124 - NaN is what differs from itself
-            raise ExpressionError(f"the result is no finite number, in {quote(expression)}")
-        return Decimal(repr(value))
-    if isinstance(value, list):
-        return [_read(item, expression) for item in value]
-    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-        return {str(key): _read(item, expression) for key, item in value.items()}
-    kind = "a map with keys that are no text" if isinstance(value, dict) else f"a {type(value).__name__}"
-    raise ExpressionError(f"the result is {kind}, which JSON lacks, in {quote(expression)}")
+def _read(value: Any, *, is_all: bool = True) -> Json:
+    """Return a value of the library as JSON; raises ExpressionError."""
+    kind = value.type().name().partition("<")[0]
+    if kind in _NO_JSON:
+        raise ExpressionError(_refuse_result(kind, is_all=is_all))
+    if kind == "ERROR":
+        raise ExpressionError(_read_error(value, is_all=is_all))
+    content = value.value()
+    if kind == "LIST":
+        return [_read(item, is_all=False) for item in content]
+    if kind == "MAP":
+        return {_read_key(key): _read(item, is_all=False) for key, item in content.items()}
+    if kind == "DOUBLE":
+        return _read_double(content)
+    if content is None or isinstance(content, bool | int | str):
+        return content
+    raise ExpressionError(f"the result {'is' if is_all else 'holds'} a value of type {quote(kind)}, which JSON lacks")
+
+
+def _read_error(value: Any, *, is_all: bool) -> str:
+    """Return what the library says; an optional has the type of an error, and no content."""
+    try:
+        content = value.value()
+    except TypeError:
+        return _refuse_result("optional_type", is_all=is_all)
+    return _explain(str(content))
+
+
+def _read_key(key: object) -> str:
+    if isinstance(key, str):
+        return key
+    raise ExpressionError("the result is a map with keys that are no text, which JSON lacks")
+
+
+def _read_double(value: float) -> Decimal:
+    if not isfinite(value):
+        raise ExpressionError("the result is no finite number")
+    return Decimal(repr(value))
+
+
+def _refuse_result(kind: str, *, is_all: bool) -> str:
+    name, cure = _NO_JSON[kind]
+    return f"the result {'is' if is_all else 'holds'} {name}, which JSON lacks; use {cure}"

@@ -69,18 +69,50 @@ def test_values_come_back_as_exact_json(evaluator: CelEvaluator, text: str, valu
         ("{1: 2}", "the result is a map with keys that are no text"),
         ("[timestamp('2026-01-01T00:00:00Z')]", "which JSON lacks"),
         ("other > 1", "undeclared reference"),
+        ("item.?zip", "the result is an optional, which JSON lacks; use .orValue(...)"),
+        ("dyn(optional.of(1))", "the result is an optional, which JSON lacks; use .orValue(...)"),
+        ("[optional.none()]", "the result holds an optional, which JSON lacks; use .orValue(...)"),
+        ("{'a': optional.of(1)}", "the result holds an optional, which JSON lacks; use .orValue(...)"),
+        ("dyn({'a': [{'b': optional.of(1)}]})", "the result holds an optional, which JSON lacks"),
+        ("dyn(type(1))", "the result is a type, which JSON lacks"),
+        ("dyn(b'x')", "the result is bytes, which JSON lacks"),
+        ("input.half_pair + 'x'", "in input.half_pair + 'x'"),
     ],
 )
 def test_what_has_no_honest_value_is_an_error(evaluator: CelEvaluator, text: str, message: str) -> None:
     """F3: a number that CEL can't hold is an error, never a rounded one; errors come as exceptions, never as values."""
     exact = Decimal("0.12345678901234567890")
     scope = {
-        "input": {"big": 2**63, "exact": exact, "huge": Decimal("1e400"), "list": [Decimal(1), exact], "text": "x"}
+        "input": {
+            "big": 2**63,
+            "exact": exact,
+            "huge": Decimal("1e400"),
+            "list": [Decimal(1), exact],
+            "text": "x",
+            "half_pair": "\ud800",
+        },
+        "item": {},
     }
     with pytest.raises(ExpressionError) as caught:
         evaluator.evaluate(text, scope)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_whatever_the_library_raises_is_an_error_of_the_expression(
+    evaluator: CelEvaluator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """E21: no exception of the library gets through as it is, whatever its class."""
+
+    class Broken:
+        def compile(self, expression: str) -> None:
+            raise {"s": SystemError, "m": MemoryError, "r": RecursionError}[expression](expression)
+
+    monkeypatch.setattr(evaluator, "_environment", Broken())
+    for text in "smr":
+        assert evaluator.compile(text) == (Complaint(text, 0, 1),)
+        with pytest.raises(ExpressionError, match=f"^{text}, in {text}$"):
+            evaluator.evaluate(text, {})
 
 
 def test_only_what_is_mentioned_is_handed_over(evaluator: CelEvaluator) -> None:
@@ -107,6 +139,10 @@ def test_a_loop_without_end_is_stopped(evaluator: CelEvaluator) -> None:
         ("1 in 2", (2, 1), "in can't be applied to int, int"),
         ("input.a +\n  nobody(1)", (12, 6), "undeclared reference to 'nobody'"),
         ("b'x'", (0, 4), "the result is bytes, which JSON lacks; use string(...)"),
+        ("input.?o.zz", (0, 11), "the result is an optional, which JSON lacks; use .orValue(...)"),
+        ("optional.of(1)", (0, 14), "the result is an optional, which JSON lacks; use .orValue(...)"),
+        ("[optional.none()]", (0, 17), "the result holds an optional, which JSON lacks; use .orValue(...)"),
+        ("{'a': duration('1s')}", (0, 21), "the result holds a duration, which JSON lacks; use string(...)"),
         (
             "true ? 1 : 'x'",
             (5, 1),
