@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from sagactl.core.canonical import Json
-from sagactl.core.saga import Saga, StepClass, ToolFacts
+from sagactl.core.saga import Saga, StepClass
 from sagactl.core.template import Reference
 from sagactl.spec.arguments import COMPARISONS_MAX, CallSite, check_arguments, check_secrets
 from sagactl.spec.build import NO_INPUT, build_saga
@@ -36,12 +36,11 @@ _BOOLEAN: Final = frozenset({"boolean"})
 _ARRAY: Final = frozenset({"array"})
 
 
-def check_saga(draft: DraftSaga, tools: Mapping[str, ToolFacts], findings: Findings) -> Saga | None:
+def check_saga(draft: DraftSaga, tools: Toolset, findings: Findings) -> Saga | None:
     """Note all that is wrong with *draft*; return the saga where nothing is."""
     graph = build_graph(draft.steps, findings)
     check_barrier(graph, findings)
-    toolset = Toolset(tools, findings)
-    steps = resolve_steps(graph, toolset, findings)
+    steps = resolve_steps(graph, tools, findings)
     if draft.input is not None:
         check_input_schema(draft.input, findings)
     _check_syntax(draft, steps, findings)
@@ -50,7 +49,7 @@ def check_saga(draft: DraftSaga, tools: Mapping[str, ToolFacts], findings: Findi
     _check_policies(draft, steps, findings)
     if findings.has_errors:
         return None
-    return build_saga(draft, graph, steps, toolset.used, findings)
+    return build_saga(draft, graph, steps, tools.used, findings)
 
 
 def _check_syntax(draft: DraftSaga, steps: list[ResolvedStep], findings: Findings) -> None:

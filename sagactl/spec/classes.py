@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Final, TypeAlias
 
 from sagactl.core.saga import CompensateFailed, OnUnknown, StepClass, ToolFacts
 from sagactl.spec.draft import DraftPolicy, DraftStep, DraftUndo, Placed
@@ -13,6 +14,11 @@ from sagactl.spec.graph import Graph
 from sagactl.spec.positions import Node
 from sagactl.spec.source import Span
 from sagactl.spec.visible import quote
+
+WhyMissing: TypeAlias = "Callable[[str], str | None]"
+"""What keeps a tool that somebody provides from being used, by its name."""
+
+_REASON_LENGTH_MAX: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +50,12 @@ class ResolvedStep:
 class Toolset:
     """The tools that there are; each that is missing is noted where it is asked for."""
 
-    def __init__(self, tools: Mapping[str, ToolFacts], findings: Findings) -> None:
+    def __init__(
+        self, tools: Mapping[str, ToolFacts], findings: Findings, why_missing: WhyMissing | None = None
+    ) -> None:
         self._tools = tools
         self._findings = findings
+        self._why_missing = why_missing
         self.used: dict[str, ToolFacts] = {}
 
     def find(self, name: Placed[str] | None, *, asked_by: str | None = None) -> ToolFacts | None:
@@ -64,6 +73,13 @@ class Toolset:
         return facts
 
     def _report(self, name: Placed[str], asked_by: str | None) -> None:
+        reason = None if self._why_missing is None else self._why_missing(name.value)
+        if reason is not None:
+            subject = f"the tool {quote(name.value)}"
+            subject = subject if asked_by is None else f"{asked_by} names {subject}, which"
+            message = f"{subject} can't be used: {quote(reason, _REASON_LENGTH_MAX)}"
+            self._findings.error("unknown-tool", message, name.span, hint="sagactl tools shows what is broken")
+            return
         if asked_by is None:
             message, hint = f"no tool named {quote(name.value)}", "sagactl tools lists the tools that are installed"
         else:
@@ -147,7 +163,12 @@ def _check_marks(step: ResolvedStep, findings: Findings, *, is_read_only: bool) 
     if draft.is_pivot and draft.foreach is not None:
         message = f"{draft.label} can't be both pivot and foreach: a point of no return is one call"
         findings.error("pivot-foreach", message, draft.foreach.key_span)
-    if is_read_only and draft.undo is not None:
+    pair = None if step.facts is None or step.facts.read_only else step.facts.compensation
+    if is_read_only and pair is not None and draft.read_only is not None and not draft.is_pivot:
+        message = f"{draft.label} can't be read_only: its tool is paired with {pair}, which would never be called"
+        hint = 'leave read_only out, or write compensate: {none: "why not"} instead'
+        findings.error("read-only-compensate", message, draft.read_only.span, hint=hint)
+    elif is_read_only and draft.undo is not None:
         message = f"{draft.label} only reads, so there is nothing to compensate"
         findings.error("read-only-compensate", message, draft.undo.span, hint="leave compensate out")
     if draft.concurrency is not None and draft.foreach is None:
@@ -200,6 +221,10 @@ def _check_policy(written: Placed[OnUnknown], facts: ToolFacts, findings: Findin
 
 def _check_undo(step: ResolvedStep, undo: ResolvedUndo, findings: Findings) -> None:
     facts = undo.facts
+    if facts.read_only:
+        message = f"the compensation {facts.name} only reads, so it undoes nothing"
+        findings.error("read-only-undo", message, undo.span, hint="name the tool that takes back what the action did")
+        return
     if not _is_safe(facts):
         message = f"the compensation {facts.name} is neither idempotent nor has it a probe, so it can't be repeated"
         findings.error(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from sagactl.core.saga import Saga, ToolFacts
 from sagactl.spec.check import check_saga
+from sagactl.spec.classes import Toolset, WhyMissing
 from sagactl.spec.findings import Findings
 from sagactl.spec.positions import read_yaml
 from sagactl.spec.problem import InvalidSagaError, Problem
@@ -26,8 +27,14 @@ class Loaded:
     source_text: str
 
 
-def load_saga(text: bytes | str, *, file: str, tools: Mapping[str, ToolFacts]) -> Loaded:
-    """Load the saga in *text*; *file* is only its name. Raises InvalidSagaError with every problem."""
+def load_saga(
+    text: bytes | str, *, file: str, tools: Mapping[str, ToolFacts], why_missing: WhyMissing | None = None
+) -> Loaded:
+    """Load the saga in *text*; *file* is only its name. Raises InvalidSagaError with every problem.
+
+    *why_missing* is asked about a tool that isn't among *tools*: it returns what keeps the tool from being used, or
+    None where nobody has heard of it.
+    """
     source, unreadable = decode(text, file)
     findings = Findings(source)
     if unreadable is not None:
@@ -35,7 +42,7 @@ def load_saga(text: bytes | str, *, file: str, tools: Mapping[str, ToolFacts]) -
         raise _invalid(source, findings)
     root = read_yaml(source, findings)
     draft = None if root is None else read_saga(root, findings)
-    saga = None if draft is None else check_saga(draft, tools, findings)
+    saga = None if draft is None else check_saga(draft, Toolset(tools, findings, why_missing), findings)
     if saga is None or findings.has_errors:
         raise _invalid(source, findings)
     return Loaded(saga, findings.sorted(), source.text)

@@ -94,7 +94,7 @@ def read_yaml(source: Source, findings: Findings) -> Node | None:
     except _Beyond:
         return None
     if builder.root is None and not findings.has_errors:
-        findings.error("empty-file", "there is nothing in the file", Span(0, 0), hint="sagactl init makes an example")
+        findings.error("empty-file", "there is nothing in the file", Span(0, 0), hint="sagactl schema shows the format")
     return builder.root
 
 

@@ -78,7 +78,7 @@ def test_each_class_comes_from_what_is_written_or_from_the_tool(load_steps: Load
     """F4: read_only, a reason for not undoing, or a compensation; a pivot keeps its own compensation."""
     saga = load_steps(
         "  - {id: reads, tool: probe.read}\n"
-        "  - {id: says_so, tool: any.thing, read_only: true}\n"
+        "  - {id: says_so, tool: mail.blast, read_only: true}\n"
         '  - {id: mail, tool: mail.send, with: {to: x}, compensate: {none: "sent is sent"}}\n'
         "  - {id: point, tool: any.thing, pivot: true}\n"
         "  - {id: after, tool: mail.send, with: {to: x}}\n"
@@ -255,6 +255,19 @@ def test_the_error_carries_everything(refuse: Refuse) -> None:
     assert (error.exit_code, error.code, error.source_text) == (ExitCode.INVALID, "invalid-saga", text)
     assert [problem.code for problem in error.problems] == ["wrong-type", "unknown-key", "unknown-tool", "duplicate-id"]
     assert error.message == "s.yaml has 4 errors"
+
+
+def test_a_tool_that_somebody_provides_and_nobody_can_use_says_why() -> None:
+    """F5: a tool of a broken plugin isn't called unknown, whoever names it; one that nobody provides is."""
+    reasons = {"bad.tool": "plugin bad is broken: bad.py:5: SyntaxError", "broken.gone": "given by ok and by ok2"}
+    text = "saga: x\nsteps: [{id: a, tool: bad.tool}, {id: b, tool: broken.pair}, {id: c, tool: no.such}]\n"
+    with pytest.raises(InvalidSagaError) as caught:
+        load_saga(text, file="s.yaml", tools=TOOLS, why_missing=reasons.get)
+    assert [(problem.code, problem.message) for problem in caught.value.problems] == [
+        ("unknown-tool", "the tool bad.tool can't be used: plugin bad is broken: bad.py:5: SyntaxError"),
+        ("unknown-tool", "broken.pair names the tool broken.gone, which can't be used: given by ok and by ok2"),
+        ("unknown-tool", "no tool named no.such"),
+    ]
 
 
 def test_no_more_problems_are_kept_than_anybody_reads(refuse: Refuse) -> None:
