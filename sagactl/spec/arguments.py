@@ -89,9 +89,8 @@ def _report(misfit: Misfit, site: CallSite, findings: Findings) -> None:
     entry, node = _find(site.arguments, misfit.path)
     if misfit.keyword == "required":
         span = site.span if len(misfit.path) == 1 or entry is None else entry.key_span
-        findings.error(
-            "missing-argument", f"{tool} needs the argument {name}", span, hint=f"write with: {{{misfit.path[0]}: ...}}"
-        )
+        hint = _hint_missing(misfit.path)
+        findings.error("missing-argument", f"{tool} needs the argument {name}", span, hint=hint)
     elif misfit.keyword == "additionalProperties":
         span = site.span if entry is None else entry.key_span
         message = f"{tool} has no argument {name}"
@@ -102,6 +101,14 @@ def _report(misfit: Misfit, site: CallSite, findings: Findings) -> None:
         span = node.span if node is not None and node.span.start < node.span.end else site.span
         message = f"{name} of {tool} {misfit.message}" if misfit.path else f"the arguments of {tool}: {misfit.message}"
         findings.error("wrong-argument", message, span, hint=_hint_quotes(misfit, node))
+
+
+def _hint_missing(path: Path) -> str:
+    """Say where to write the argument: in its own map, which may lie within others."""
+    holder, name = path[-2] if len(path) > 1 else "with", quote(str(path[-1]))
+    if isinstance(holder, int):
+        return f"add {name}: ... to {spell_argument(path[:-1])}"
+    return f"write {quote(holder)}: {{{name}: ...}}"
 
 
 def _hint_quotes(misfit: Misfit, node: Node | None) -> str | None:

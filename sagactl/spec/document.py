@@ -11,7 +11,7 @@ from sagactl.spec.source import decode
 
 def read_document(text: bytes | str, *, file: str) -> Json:
     """Return the value in *text*; raises InvalidSagaError with every problem and its place."""
-    source, unreadable = decode(text, file)
+    source, unreadable = decode(text, file, "data file")
     findings = Findings(source)
     if unreadable is not None:
         findings.error(unreadable.code, unreadable.message, unreadable.span, hint=unreadable.hint)

@@ -123,6 +123,9 @@ def _place_all(scalar: Scalar, template: Template, within: Path, source: Source)
     assert isinstance(scalar.value, str), "only text holds expressions"
     is_whole = isinstance(template, Reference | Expression)
     position, mark = 0, scalar.span.start - 1
+    if source.text.count(_MARK, scalar.span.start, scalar.span.end) != scalar.value.count(_MARK):
+        # Some marks are written with escapes, or the value stands elsewhere.
+        mark = scalar.span.end
     for found in references(template):
         opening = _next_opening(scalar.value, position)
         mark = _skip_marks(source, scalar, mark, scalar.value.count(_MARK, position, opening) + 1)

@@ -61,16 +61,16 @@ class Fields:
         if key not in self._entries:
             self._findings.error("missing-key", f"{self.owner} needs the key {key}", span)
 
-    def text(self, key: str) -> Placed[str] | None:
-        """Return text that isn't empty."""
+    def text(self, key: str, *, hint: str | None = None) -> Placed[str] | None:
+        """Return text that isn't empty; *hint* is for what only quotes wouldn't mend."""
         entry = self._entries.get(key)
         if entry is None:
             return None
         if not isinstance(entry.node, Scalar) or not isinstance(entry.node.value, str):
-            self.refuse(entry, "text", _quote_hint(entry.node))
+            self.refuse(entry, "text", hint or _quote_hint(entry.node))
             return None
         if not entry.node.value.strip():
-            self._findings.error("wrong-type", f"{key} is empty", entry.span)
+            self._findings.error("wrong-type", f"{key} is empty", entry.span, hint=hint)
             return None
         return Placed(entry.node.value, entry.span)
 

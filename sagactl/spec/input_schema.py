@@ -7,6 +7,7 @@ must fit where they stand.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from typing import Final
@@ -175,7 +176,7 @@ class _Check:
             return
         for member in entry.node.entries:
             if entry.key == "patternProperties":
-                self._check_pattern(member.key, member)
+                self._check_pattern(member.key, member.key_span)
             self._check_schema(member)
 
     def _check_value(self, entry: Entry) -> None:
@@ -184,11 +185,11 @@ class _Check:
         if holds is not None and not holds(value):
             self._refuse(f"{entry.key} must be {expected}", entry.span)
         elif entry.key == "pattern":
-            self._check_pattern(str(value), entry)
+            self._check_pattern(str(value), entry.span)
         elif entry.key == "$ref":
             self._check_reference(str(value), entry)
 
-    def _check_pattern(self, pattern: str, entry: Entry) -> None:
+    def _check_pattern(self, pattern: str, span: Span) -> None:
         self._pattern_characters += len(pattern)
         if self._pattern_characters > PATTERNS_LENGTH_MAX:
             message = f"the patterns of the schema have more than {PATTERNS_LENGTH_MAX} characters together"
@@ -197,8 +198,7 @@ class _Check:
         try:
             compile_pattern(pattern)
         except UnsafePatternError as error:
-            hint = "rewrite it so that no part can match the same text in two ways"
-            self._findings.error("unsafe-pattern", quote(str(error), 200), entry.span, hint=hint)
+            self._findings.error("unsafe-pattern", quote(str(error), 200), span, hint=_hint_pattern(error))
 
     def _check_reference(self, target: str, entry: Entry) -> None:
         if not target.startswith("#"):
@@ -228,6 +228,14 @@ class _Check:
         for misfit in found[:1]:
             within = "".join(f".{step}" for step in misfit.path)
             self._refuse(f"the default does not fit: default{quote(within)} {misfit.message}", default.span)
+
+
+def _hint_pattern(error: UnsafePatternError) -> str:
+    if isinstance(error.__context__, re.error):
+        return "write it as Python does; a backslash before a sign takes its meaning away, as in \\["
+    if "sets flags" in str(error):
+        return "leave (?...) out; [aA] matches a letter of either case"
+    return "rewrite it so that no part can match the same text in two ways"
 
 
 _MISSING: Final[Json] = "no schema"

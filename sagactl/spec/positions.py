@@ -94,7 +94,8 @@ def read_yaml(source: Source, findings: Findings) -> Node | None:
     except _Beyond:
         return None
     if builder.root is None and not findings.has_errors:
-        findings.error("empty-file", "there is nothing in the file", Span(0, 0), hint="sagactl schema shows the format")
+        hint = "sagactl schema shows the format" if source.noun == "saga file" else "write {} where no value is meant"
+        findings.error("empty-file", "there is nothing in the file", Span(0, 0), hint=hint)
     return builder.root
 
 
@@ -140,6 +141,7 @@ class _Builder:
     def __init__(self, findings: Findings) -> None:
         self.root: Node | None = None
         self._findings = findings
+        self._noun = findings.source.noun
         self._open: list[_Open] = []
         self._nodes = 0
         self._documents = 0
@@ -165,8 +167,8 @@ class _Builder:
     def _begin_document(self, span: Span) -> None:
         self._documents += 1
         if self._documents > 1:
-            message = "a second document begins here; a saga file holds one"
-            self._findings.error("several-documents", message, span, hint="put each saga into a file of its own")
+            message = f"a second document begins here; a {self._noun} holds one"
+            self._findings.error("several-documents", message, span, hint="put each into a file of its own")
             raise _Beyond
 
     def _check_extras(self, event: Any, span: Span) -> None:
@@ -179,11 +181,11 @@ class _Builder:
             self._refuse_alias(span)
         if event.tag is not None:
             tag = event.tag.replace("tag:yaml.org,2002:", "!!")
-            message = f"the tag {quote(tag)} has no meaning in a saga file"
+            message = f"the tag {quote(tag)} has no meaning in a {self._noun}"
             self._findings.error("tag", message, span, hint="leave the tag out; quotes make text of anything")
 
     def _refuse_alias(self, span: Span) -> None:
-        message = "anchors and aliases may not stand in a saga file (limit: 0)"
+        message = f"anchors and aliases may not stand in a {self._noun} (limit: 0)"
         self._findings.error("alias", message, span, hint="write the value out in each place")
 
     def _read_scalar(self, event: Any, span: Span) -> Scalar:
@@ -241,11 +243,13 @@ class _Builder:
 
     def _read_key(self, node: Node) -> str | None:
         if isinstance(node, Scalar) and node.is_plain and node.raw == "<<":
-            message = "merge keys may not stand in a saga file"
+            message = f"merge keys may not stand in a {self._noun}"
             self._findings.error("merge-key", message, node.span, hint="write the keys out")
             return None
         if isinstance(node, Scalar) and isinstance(node.value, str):
             return node.value
         message = "a key must be text" + (f", not {quote(node.raw)}" if isinstance(node, Scalar) else "")
-        self._findings.error("bad-key", message, node.span, hint="put the key into quotes")
+        # A map as a key is what `{{ input.x }}` without a dollar sign and quotes looks like to YAML.
+        hint = 'an expression is written "${{ ... }}"' if isinstance(node, MapNode) else "put the key into quotes"
+        self._findings.error("bad-key", message, node.span, hint=hint)
         return None

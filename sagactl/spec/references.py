@@ -121,6 +121,33 @@ def _check_path(path: Path, placed: PlacedExpression, view: View) -> None:
         view.facts.findings.error("unknown-root", message, span)
     else:
         _check_fields(path, 1, root_type(path, view), span, view)
+        if root == "input" and not isinstance(placed.found, Expression):
+            _warn_of_gaps(path, span, view)
+
+
+def _warn_of_gaps(path: Path, span: Span, view: View) -> None:
+    """Warn of a plain reference to an input that may not be given: the step that asks for it would be refused."""
+    typed = view.facts.input
+    for depth, step in enumerate(path[1:], start=1):
+        schema = typed.resolve().schema
+        try:
+            typed = descend(typed, step)
+        except NoSuchFieldError:
+            return
+        if isinstance(schema, dict) and isinstance(step, str) and _may_be_missing(schema, step, typed):
+            message = f"{spell(path[: depth + 1])} is optional and has no default: without it this is refused"
+            hint = "list it under required, give it a default, or ask has(...) first"
+            view.facts.findings.warning("maybe-missing", message, span, hint=hint)
+            return
+
+
+def _may_be_missing(schema: dict[str, Json], name: str, typed: Typed) -> bool:
+    properties, required = schema.get("properties"), schema.get("required")
+    if not isinstance(properties, dict) or name not in properties:
+        return False
+    is_required = isinstance(required, list) and name in required
+    has_default = isinstance(typed.schema, dict) and "default" in typed.schema
+    return not (is_required or has_default)
 
 
 def _span_of(path: Path, placed: PlacedExpression) -> Span:

@@ -31,6 +31,11 @@ STEP_KEYS: Final = (
 UNDO_KEYS: Final = ("tool", "with", "none", *POLICY_KEYS)
 SECRET_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}", re.ASCII)
 
+_SAGA_RULE: Final = "lower-case letters, digits, _ and -, a letter first, at most 63"
+_ID_RULE: Final = "lower-case letters, digits and _, a letter first, at most 63"
+_TOOL_RULE: Final = "system.verb, such as billing.charge"
+_REASON_HINT: Final = 'say why: none: "mail can\'t be unsent"'
+
 
 def read_saga(root: Node, findings: Findings) -> DraftSaga | None:
     """Read the whole file; None where it has no steps to go on with."""
@@ -65,12 +70,11 @@ def read_saga(root: Node, findings: Findings) -> DraftSaga | None:
 
 
 def _read_name(fields: Fields, findings: Findings) -> str:
-    name = fields.text("saga")
+    name = fields.text("saga", hint=f"use {_SAGA_RULE}")
     if name is None:
         return ""
     if SAGA_NAME.fullmatch(name.value) is None:
-        rule = "lower-case letters, digits, _ and -, a letter first, at most 63"
-        _refuse_name(findings, "bad-name", "a name of a saga", name, rule)
+        _refuse_name(findings, "bad-name", "a name of a saga", name, _SAGA_RULE)
     return name.value
 
 
@@ -176,7 +180,7 @@ def _make_step(index: int, label: str, span: Span, fields: Fields, findings: Fin
 
 
 def _read_id(fields: Fields, findings: Findings) -> str | None:
-    found = fields.text("id")
+    found = fields.text("id", hint=f"use {_ID_RULE}")
     if found is None:
         return None
     if found.value in RESERVED_IDS:
@@ -184,16 +188,15 @@ def _read_id(fields: Fields, findings: Findings) -> str | None:
         findings.error("bad-id", message, found.span, hint=f"call it {found.value}_step")
         return None
     if STEP_ID.fullmatch(found.value) is None:
-        rule = "lower-case letters, digits and _, a letter first, at most 63"
-        _refuse_name(findings, "bad-id", "an id of a step", found, rule)
+        _refuse_name(findings, "bad-id", "an id of a step", found, _ID_RULE)
         return None
     return found.value
 
 
 def _read_tool(fields: Fields, findings: Findings) -> Placed[str] | None:
-    found = fields.text("tool")
+    found = fields.text("tool", hint=f"use {_TOOL_RULE}")
     if found is not None and TOOL_NAME.fullmatch(found.value) is None:
-        _refuse_name(findings, "bad-name", "a name of a tool", found, "system.verb, such as billing.charge")
+        _refuse_name(findings, "bad-name", "a name of a tool", found, _TOOL_RULE)
         return None
     return found
 
@@ -229,7 +232,7 @@ def _read_undo(fields: Fields, findings: Findings) -> DraftUndo | None:
     entry = fields.entry("compensate")
     if undo is None or entry is None:
         return None
-    reason = undo.text("none")
+    reason = undo.text("none", hint=_REASON_HINT)
     none = undo.entry("none")
     if none is not None and len(undo.node.entries) > 1:
         message = "none stands alone: what can't be undone has no compensation"

@@ -6,13 +6,16 @@ import re
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from sagactl.core.saga import FILE_BYTES_MAX
 
 _LINE_END: Final = re.compile(r"\r\n|\n|\r")
 _FORBIDDEN: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 """What YAML doesn't allow, a byte order mark but at the start of the file, and what only some take for line ends."""
+
+Noun: TypeAlias = Literal["saga file", "data file"]
+"""What a file is called in a message."""
 
 _OTHER_ENCODINGS: Final = ((b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16"), (b"\x00\x00\xfe\xff", "UTF-32"))
 _BOM: Final = "\ufeff"
@@ -32,6 +35,7 @@ class Source:
 
     file: str
     text: str
+    noun: Noun = "saga file"
 
     @cached_property
     def line_starts(self) -> list[int]:
@@ -78,24 +82,24 @@ class Unreadable:
     span: Span
 
 
-def decode(raw: bytes | str, file: str) -> tuple[Source, Unreadable | None]:
+def decode(raw: bytes | str, file: str, noun: Noun = "saga file") -> tuple[Source, Unreadable | None]:
     """Return the text of a file and what makes it unreadable, if anything does."""
     size = len(raw) if isinstance(raw, bytes) else len(raw.encode("utf-8", "surrogatepass"))
     if size > FILE_BYTES_MAX:
         message = f"the file has {size} bytes; at most {FILE_BYTES_MAX} are read"
-        return Source(file, ""), Unreadable(
-            "file-too-large", message, "split the saga, or move data out of it", Span(0, 0)
-        )
+        hint = "split the saga, or move data out of it" if noun == "saga file" else "keep large data elsewhere"
+        return Source(file, "", noun), Unreadable("file-too-large", message, hint, Span(0, 0))
     if isinstance(raw, str):
-        return _examine(Source(file, raw.removeprefix(_BOM)))
+        return _examine(Source(file, raw.removeprefix(_BOM), noun))
     for mark, name in _OTHER_ENCODINGS:
         if raw.startswith(mark):
-            return Source(file, ""), Unreadable("bad-encoding", f"the file is {name}", "save it as UTF-8", Span(0, 0))
+            unreadable = Unreadable("bad-encoding", f"the file is {name}", "save it as UTF-8", Span(0, 0))
+            return Source(file, "", noun), unreadable
     try:
-        return _examine(Source(file, raw.decode("utf-8").removeprefix(_BOM)))
+        return _examine(Source(file, raw.decode("utf-8").removeprefix(_BOM), noun))
     except UnicodeDecodeError as error:
         before = raw[: error.start].decode("utf-8").removeprefix(_BOM)
-        source = Source(file, before + raw[error.start :].decode("utf-8", "replace"))
+        source = Source(file, before + raw[error.start :].decode("utf-8", "replace"), noun)
         message = f"the byte 0x{raw[error.start]:02x} is no UTF-8"
         place = Span(len(before), len(before) + 1)
         return source, Unreadable("bad-encoding", message, "save the file as UTF-8", place)

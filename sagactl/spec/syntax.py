@@ -67,10 +67,11 @@ def _find_unquoted(source: Source, offset: int) -> tuple[Span, str] | None:
     if len(line) > _LINE_LENGTH_MAX:
         return None
     for found in _UNQUOTED.finditer(line):
-        start, end = found.start("text"), found.end("after")
+        after = found["after"].partition(" #")[0]
+        start, end = found.start("text"), found.end("text") + len(after)
         if not start <= column - 1 <= end + 1:
             continue
-        text = (found["text"] + found["after"]).rstrip()
+        text = (found["text"] + after).rstrip()
         place = source.line_starts[number - 1] + start
         return Span(place, place + len(text)), line[:start] + _quote_yaml(text) + line[start + len(text) :]
     return None

@@ -59,6 +59,14 @@ _ALL: Final = (
     ToolFacts("probe.read", read_only=True, output_schema={"type": "object"}),
     ToolFacts("any.thing", compensation="any.undo", output_schema={}),
     ToolFacts("any.undo", null_safe=True),
+    ToolFacts(
+        "crm.put_address",
+        compensation="any.undo",
+        arguments_schema=schema(
+            address=schema(city=TEXT, geo_=schema(lat={"type": "number"})),
+            phones_={"type": "array", "items": schema(number=TEXT)},
+        ),
+    ),
     ToolFacts("broken.pair", compensation="broken.gone"),
     ToolFacts("legacy.book", compensation="legacy.cancel", arguments_schema={}),
     ToolFacts("legacy.cancel"),
