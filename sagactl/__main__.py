@@ -28,9 +28,12 @@ def main() -> None:
 
         print(f"sagactl {__version__}")  # noqa: T201 - the answer
         return
-    from sagactl.cli.main import run_command_line
+    try:
+        from sagactl.cli.main import run_command_line
 
-    sys.exit(run_command_line(sys.argv[1:]))
+        sys.exit(run_command_line(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)  # before a command had begun: nothing was done, so nothing is to be said
 
 
 if __name__ == "__main__":

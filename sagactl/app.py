@@ -19,6 +19,7 @@ from sagactl.config import Config
 from sagactl.core.canonical import Json, canonical
 from sagactl.core.definition import read_definition, write_definition
 from sagactl.core.keys import RUN_ALPHABET
+from sagactl.core.records import Holder
 from sagactl.core.retry import pick_delay_ms
 from sagactl.core.saga import Saga, ToolFacts
 from sagactl.core.template import ExpressionError, Scope, render
@@ -222,6 +223,13 @@ def make_run_id(choose: Callable[[Sequence[str]], str] = secrets.choice) -> str:
 def make_request_id() -> str:
     """Return a new id for an operator's request."""
     return secrets.token_hex(REQUEST_ID_BYTES)
+
+
+def is_dead(holder: Holder) -> bool:
+    """Tell whether the process that drives a run is certainly gone."""
+    from sagactl.log.holder import is_dead as is_certainly_dead
+
+    return is_certainly_dead(holder)
 
 
 def who_am_i() -> str:

@@ -10,7 +10,7 @@ import typer
 from sagactl.app import guard_stdout
 from sagactl.cli.follow import make_scene, write_document
 from sagactl.cli.operate import ask, make_request
-from sagactl.cli.options import Output
+from sagactl.cli.options import Output, make_app
 from sagactl.cli.select import select_run, short_ids
 from sagactl.cli.session import Session, now_ms, open_session
 from sagactl.cli.streams import answer_stream, write_line
@@ -22,7 +22,7 @@ from sagactl.core.records import Direction, Resolution, Verb
 from sagactl.errors import ExitCode, InvalidError, NotFoundError, RefusedError, UsageError
 from sagactl.log.base import DeadLetter, RunRow
 
-app = typer.Typer(help="Dead letters: what waits for a person.", no_args_is_help=True, rich_markup_mode=None)
+app = make_app("Dead letters: what waits for a person.")
 
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run's id or a prefix of it.")]
 StepArgument = Annotated[

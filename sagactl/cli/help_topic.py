@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
+from sagactl.cli.options import make_app
 from sagactl.cli.streams import answer_stream, write_line
 from sagactl.errors import NotFoundError
 
-app = typer.Typer()
+app = make_app()
 
 
 @app.command()

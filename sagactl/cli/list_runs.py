@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from sagactl.cli.follow import write_document
-from sagactl.cli.options import Output
+from sagactl.cli.options import Output, make_app
 from sagactl.cli.select import short_ids
 from sagactl.cli.session import Session, local_zone, now_ms, open_session
 from sagactl.cli.streams import answer_stream, write_line
@@ -19,7 +19,7 @@ from sagactl.core.records import RunStatus
 from sagactl.errors import ExitCode, NotFoundError, UsageError
 from sagactl.log.base import RunFilter, RunRow
 
-app = typer.Typer()
+app = make_app()
 
 _AGO: Final = re.compile(r"(\d{1,6})([smhd])", re.ASCII)
 _UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -47,6 +47,8 @@ def list_runs(
         try:
             rows, total = session.app.log(read_only=True).rows(which)
         except NotFoundError:
+            if session.app.config.origins["log"] != "default":
+                raise
             rows, total = [], 0  # no log yet: no runs, and that is no error
         _write(session, rows, total, ids=ids)
         return ExitCode.OK

@@ -7,15 +7,15 @@ from typing import Annotated
 import typer
 
 from sagactl.cli.follow import write_document
-from sagactl.cli.options import Output
+from sagactl.cli.options import Output, make_app
 from sagactl.cli.select import select_run, short_id
 from sagactl.cli.session import local_zone, open_session
 from sagactl.cli.streams import answer_stream, write_line
 from sagactl.cli.views.documents import write_record, write_records
 from sagactl.cli.views.log import LogFilter, render_log
-from sagactl.errors import ExitCode
+from sagactl.errors import ExitCode, NotFoundError
 
-app = typer.Typer()
+app = make_app()
 
 
 @app.command()
@@ -38,6 +38,8 @@ def log(
     with open_session(context) as session:
         saga_log = session.app.log(read_only=True)
         row = select_run(saga_log, run)
+        if step is not None and step.partition("[")[0] not in session.app.saga_of(row).by_id:
+            raise NotFoundError(f"saga {row.saga} has no step {step}", code="no-such-step")
         records = list(saga_log.read(row.run_id))
         match session.output:
             case Output.TEXT:

@@ -92,9 +92,19 @@ class LazyGroup(typer.core.TyperGroup):
 def _add_shared_options(command: click.Command) -> None:
     taken = {name for parameter in command.params for name in parameter.opts}
     command.params = [*command.params, *shared_options(taken)]
+    command.help = _keep_lines(command.help)
     if isinstance(command, click.Group):
         for child in command.commands.values():
             _add_shared_options(child)
+
+
+def _keep_lines(text: str | None) -> str | None:
+    """Mark the examples so that click doesn't wrap them: they are there to be pasted."""
+    if text is None or "Examples:" not in text:
+        return text
+    head, _, examples = text.partition("Examples:")
+    lines = [line.strip() for line in examples.splitlines() if line.strip()]
+    return head + "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
 def _callback() -> None:
@@ -201,6 +211,6 @@ def _flush(code: int) -> int:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except BrokenPipeError:
+        except OSError:
             silence(stream)
     return code

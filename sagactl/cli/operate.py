@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from sagactl.app import make_request_id, who_am_i
+from sagactl.app import is_dead, make_request_id, who_am_i
 from sagactl.cli.follow import code_of_ending, code_of_status, drive, write_ending, write_logged_run
 from sagactl.cli.session import Session
 from sagactl.core.canonical import Json
@@ -104,9 +104,15 @@ def _wait_for_driver(session: Session, row: RunRow, request: Request, busy: Busy
     return _wait_for_rest(session, row.run_id, request)
 
 
-def _wait_for_rest(session: Session, run_id: str, request: Request) -> int:
+def wait_while_driven(session: Session, run_id: str) -> RunRow:
+    """Wait until a run rests, or nobody drives it any more, and return its row."""
     log = session.app.log()
-    while (row := log.row(run_id)).status not in AT_REST:
+    while (row := log.row(run_id)).status not in AT_REST and row.holder is not None and not is_dead(row.holder):
         time.sleep(POLL_SECONDS)
+    return row
+
+
+def _wait_for_rest(session: Session, run_id: str, request: Request) -> int:
+    row = wait_while_driven(session, run_id)
     write_logged_run(session, row)
     return _code_for(request, code_of_status(RunStatus(row.status)))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import typer
 
 
 class Output(StrEnum):
@@ -86,3 +87,14 @@ def shared_options(taken: set[str]) -> list[click.Parameter]:
             ["--debug"], is_flag=True, callback=_store("debug"), help="Show the traceback of an error.", **shared
         ),
     ]
+
+
+def make_app(help_text: str | None = None) -> typer.Typer:
+    """Return the Typer app of one command, or with *help_text* of a group of commands, all in one plain style."""
+    return typer.Typer(
+        help=help_text,
+        no_args_is_help=help_text is not None,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )

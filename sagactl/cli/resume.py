@@ -16,7 +16,7 @@ from sagactl.cli.follow import (
     write_ending,
     write_logged_run,
 )
-from sagactl.cli.options import Output
+from sagactl.cli.options import Output, make_app
 from sagactl.cli.select import select_run
 from sagactl.cli.session import Session, open_session
 from sagactl.cli.streams import answer_stream, write_line
@@ -28,7 +28,7 @@ from sagactl.engine.ending import Ending
 from sagactl.errors import ExitCode, SagactlError, StorageError, UsageError
 from sagactl.log.base import RunRow
 
-app = typer.Typer()
+app = make_app()
 
 
 @app.command()

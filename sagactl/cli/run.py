@@ -11,13 +11,15 @@ import typer
 from sagactl.app import check_input, check_key, guard_stdout, who_am_i
 from sagactl.cli.follow import code_of_ending, code_of_status, drive, write_ending, write_logged_run
 from sagactl.cli.inputs import read_inputs
+from sagactl.cli.operate import wait_while_driven
+from sagactl.cli.options import make_app
 from sagactl.cli.session import Session, open_session
 from sagactl.cli.validate import report_warnings
 from sagactl.core.canonical import Json
 from sagactl.core.saga import Saga
 from sagactl.log.base import Creation
 
-app = typer.Typer()
+app = make_app()
 
 
 @app.command()
@@ -90,5 +92,6 @@ def _report_existing(session: Session, run_id: str, saga: Saga) -> int:
         session.say(f"warning: run {run_id} has this key, with another definition ({versions}); it is the one shown")
     else:
         session.say(f"run {run_id} has this key; it is shown, nothing is called")
+    row = wait_while_driven(session, run_id)
     write_logged_run(session, row)
     return code_of_status(row.status)

@@ -7,13 +7,13 @@ from dataclasses import asdict
 import typer
 
 from sagactl.cli.follow import write_document
-from sagactl.cli.options import Output
+from sagactl.cli.options import Output, make_app
 from sagactl.cli.session import open_session
 from sagactl.cli.streams import answer_stream, write_line
 from sagactl.cli.views.sandbox import render_sandbox, write_sandbox
 from sagactl.errors import ExitCode
 
-app = typer.Typer(help="The sandbox: the pretended vendors behind the plugins that ship.", no_args_is_help=True)
+app = make_app("The sandbox: the pretended vendors behind the plugins that ship.")
 
 
 @app.command()

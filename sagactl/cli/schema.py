@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-import typer
-
+from sagactl.cli.options import make_app
 from sagactl.cli.streams import answer_stream, write_line
 from sagactl.errors import ExitCode
 
-app = typer.Typer()
+app = make_app()
 
 
 @app.command()

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from sagactl.cli.follow import make_scene, write_document
-from sagactl.cli.options import Output
+from sagactl.cli.options import Output, make_app
 from sagactl.cli.select import select_run
 from sagactl.cli.session import open_session
 from sagactl.cli.streams import answer_stream, write_line
@@ -16,7 +16,7 @@ from sagactl.cli.views.show import render_run
 from sagactl.core.evolve import replay
 from sagactl.errors import ExitCode
 
-app = typer.Typer()
+app = make_app()
 
 
 @app.command()

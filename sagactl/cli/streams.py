@@ -15,14 +15,14 @@ def answer_stream() -> IO[str]:
 def write_line(stream: IO[str], text: str) -> None:
     """Write *text* and a line end.
 
-    Characters that the stream can't hold are escaped. A reader that has gone away is no failure, of ours or of a run:
-    what it would have been told goes nowhere.
+    Characters that the stream can't hold are escaped. A reader that has gone away, or a full disk behind the stream, is
+    no failure of a run: what it would have been told goes nowhere from then on.
     """
     encoding = getattr(stream, "encoding", None) or "utf-8"
     try:
         stream.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
         stream.flush()
-    except BrokenPipeError:
+    except OSError:
         silence(stream)
 
 

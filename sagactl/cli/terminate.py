@@ -8,11 +8,12 @@ import typer
 
 from sagactl.app import guard_stdout
 from sagactl.cli.operate import ask, make_request
+from sagactl.cli.options import make_app
 from sagactl.cli.select import select_run
 from sagactl.cli.session import open_session
 from sagactl.core.records import Verb
 
-app = typer.Typer()
+app = make_app()
 
 
 @app.command()

@@ -8,13 +8,13 @@ import typer
 
 from sagactl.app import App, guard_stdout
 from sagactl.cli.follow import write_document
-from sagactl.cli.options import Output
+from sagactl.cli.options import Output, make_app
 from sagactl.cli.session import open_session
 from sagactl.cli.streams import answer_stream, write_line
 from sagactl.cli.views.tools import BrokenRow, ToolRow, render_tool, render_tools, write_tool, write_tools
 from sagactl.errors import ExitCode
 
-app = typer.Typer()
+app = make_app()
 
 
 @app.command()

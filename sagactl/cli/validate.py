@@ -10,7 +10,7 @@ import typer
 
 from sagactl.app import guard_stdout
 from sagactl.cli.follow import write_document
-from sagactl.cli.options import Output
+from sagactl.cli.options import Output, make_app
 from sagactl.cli.session import Session, open_session
 from sagactl.cli.streams import answer_stream, write_line
 from sagactl.cli.views.error import write_problems
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sagactl.spec.load import Loaded
     from sagactl.spec.problem import Problem
 
-app = typer.Typer()
+app = make_app()
 
 
 @app.command()

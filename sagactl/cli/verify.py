@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from sagactl.cli.follow import write_document
-from sagactl.cli.options import Output
+from sagactl.cli.options import Output, make_app
 from sagactl.cli.select import select_run, short_ids
 from sagactl.cli.session import open_session
 from sagactl.cli.streams import answer_stream, write_line
@@ -15,7 +15,7 @@ from sagactl.cli.views.documents import write_verification
 from sagactl.cli.views.verify import render_verification
 from sagactl.errors import ExitCode
 
-app = typer.Typer()
+app = make_app()
 
 
 @app.command()

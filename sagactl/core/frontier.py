@@ -11,7 +11,7 @@ from sagactl.core.canonical import Json
 from sagactl.core.policy import Zone, judge, zone_of
 from sagactl.core.records import Cause, Direction, Failure, Operation, TimerKind
 from sagactl.core.retry import delay_range_ms
-from sagactl.core.saga import ALERT_AFTER_ATTEMPTS, PROBE_RETRY, Saga, StepClass
+from sagactl.core.saga import ALERT_AFTER_ATTEMPTS, PROBE_RETRY, OnUnknown, Saga, StepClass
 from sagactl.core.state import (
     OperationState,
     RunState,
@@ -43,6 +43,10 @@ def _choose(saga: Saga, state: RunState, op: OperationState, event: Event, at_ms
             return Phase.PENDING
         op.doubt = True  # nobody will ask again, so its effect may come or not
         return Phase.FAILED
+    if event is Event.RETRIED:
+        # A fresh budget begins with the question whether it has happened by now: never a blind retry (E6).
+        asks_first = op.doubt and call_of(saga, op.operation).on_unknown is OnUnknown.PROBE
+        return Phase.IN_DOUBT if asks_first else Phase.READY
     if event is Event.RESOLVED_NOT_DONE:
         return Phase.READY if zone_of(saga, op.operation) is Zone.BEHIND else Phase.FAILED
     return judge(saga, state, op, event, at_ms)
@@ -91,9 +95,10 @@ def _enter(saga: Saga, state: RunState, op: OperationState, at_ms: int) -> None:
 
 
 def _enter_retrying(saga: Saga, state: RunState, op: OperationState, at_ms: int) -> None:
-    retry = call_of(saga, op.operation).retry
-    named = op.delay
-    floor_ms, ceiling_ms = delay_range_ms(retry, op.attempts_in_budget, None if named is None else named[1])
+    named_ms = None if op.delay is None else op.delay[1]
+    if op.attempts_in_budget == 0:
+        named_ms = 0  # a person ordered the retry, and a probe has only made sure of it
+    floor_ms, ceiling_ms = delay_range_ms(call_of(saga, op.operation).retry, op.attempts_in_budget, named_ms)
     held_ms = max(0, op.late_until_ms - at_ms)  # never two calls at once: the old one may still run (E9)
     op.delay = TimerKind.RETRY, max(floor_ms, held_ms), max(ceiling_ms, held_ms)
     state.undrawn[op.operation] = None

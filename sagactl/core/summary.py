@@ -67,6 +67,8 @@ def summarize(saga: Saga, state: RunState) -> Summary:
 def _cause(state: RunState) -> Cause | None:
     if state.stuck is not None:
         return state.stuck.cause
+    if state.waiting is not None:
+        return state.waiting.cause
     return state.cause or state.failing
 
 

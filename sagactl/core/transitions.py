@@ -108,7 +108,7 @@ TRANSITIONS: Final[Mapping[Phase, Mapping[Event, tuple[Phase, ...]]]] = {
         Event.DEAD_LETTER: (_P.DEAD,),
     },
     _P.DEAD: {
-        Event.RETRIED: (_P.READY,),
+        Event.RETRIED: (_P.READY, _P.IN_DOUBT),
         Event.RESOLVED_DONE: (_P.SUCCEEDED,),
         Event.RESOLVED_NOT_DONE: (_P.READY, _P.FAILED),
         Event.SKIPPED: (_P.CLOSED,),

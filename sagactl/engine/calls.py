@@ -31,11 +31,13 @@ class CallUnderWay:
     is_probe: bool
     job: AsyncJob | None = None
     told_to_end_at: float | None = None
+    end_reason: str | None = None
 
-    def tell_to_end(self, now: float) -> None:
-        """Ask the call to end; idempotent."""
+    def tell_to_end(self, now: float, reason: str | None = None) -> None:
+        """Ask the call to end, for its deadline or for *reason*; idempotent."""
         if self.told_to_end_at is None:
             self.told_to_end_at = now
+            self.end_reason = reason
             self.invocation.cancelled.set()
             if self.job is not None:
                 self.job.cancel()
@@ -94,7 +96,7 @@ def judge_lateness(call: CallUnderWay, reply: Reply, at: float, timeout_seconds:
     """Return *reply* as it counts: after the deadline it is evidence and the outcome unknown (E3)."""
     if at <= call.deadline and (call.told_to_end_at is None or at < call.told_to_end_at):
         return reply
-    failure = Failure("timeout", f"no answer within {timeout_seconds:g}s")
+    failure = Failure("timeout", call.end_reason or f"no answer within {timeout_seconds:.3g}s")
     if isinstance(reply, ProbeReply):
         return ProbeReply(ProbeAnswer.CANNOT_TELL, failure=failure, printed=reply.printed)
     raw = reply.output if reply.kind is OutcomeKind.SUCCEEDED else reply.raw

@@ -309,7 +309,7 @@ class Driver:
         match turn.then:
             case EndCalls(operations):
                 for operation in operations:
-                    run.under_way[operation].tell_to_end(self._clock.monotonic())
+                    run.under_way[operation].tell_to_end(self._clock.monotonic(), "not settled in settle_timeout")
             case Wait():
                 self._note_wait(run, turn.then)
             case Rest():

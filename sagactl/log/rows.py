@@ -125,4 +125,4 @@ def run_exists(run_id: str) -> RefusedError:
 
 def busy(run_id: str, holder: Holder) -> BusyError:
     """Return the error for a run that another process drives."""
-    return BusyError(f"run {run_id} is driven by process {holder.pid} on {holder.host}", hint=f"sagactl watch {run_id}")
+    return BusyError(f"run {run_id} is driven by process {holder.pid} on {holder.host}", hint=f"sagactl show {run_id}")

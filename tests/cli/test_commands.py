@@ -254,9 +254,10 @@ def test_a_rollback_of_what_succeeded_asks_first(project: Project) -> None:
     """Section 6: without a terminal nobody is asked: exit 2, and the option that answers."""
     project.run(*ADA, "-q")
     run_id = project.latest()["id"]
-    assert project.run("rollback", run_id).code == 2
-    assert project.run("rollback", run_id, "--yes").code == 6
-    assert project.run("rollback", run_id, "--yes", "--past-pivot").code == 6
+    assert project.run("rollback", run_id).code == 6, "it would be refused, so nobody is asked"
+    assert project.run("rollback", run_id, "--yes", "--past-pivot").code == 2
+    asked = project.run("rollback", run_id, "--past-pivot", "--reason", "void")
+    assert (asked.code, "with 2 calls" in asked.err) == (2, True)
     done = project.run("rollback", run_id, "--yes", "--past-pivot", "--reason", "void", "-q", "-o", "json")
     assert (done.code, done.json["run"]["status"]) == (0, "rolled_back")
     assert {left["step"] for left in done.json["run"]["not_undone"]} == {"contract", "welcome"}
@@ -298,3 +299,23 @@ def test_closed_streams_are_no_trouble(project: Project, closed: str) -> None:
     assert done.returncode == 0
     assert project.latest()["status"] == "succeeded"
     assert project.run("verify").code == 0
+
+
+def test_a_stream_that_breaks_never_changes_a_run(project: Project) -> None:
+    """Scenario B79, E18: a reader that goes away, or a full disk behind a stream, is no trouble of a run."""
+    for number, sink in enumerate(("2> >(head -1 >/dev/null)", "2>/dev/full", ">/dev/full", "2>&1 | head -1")):
+        command = shlex.join([sys.executable, "-m", "sagactl", *ASK, "-i", f"email=a{number}@example.com"])
+        whole = f"set -o pipefail; {command} -o jsonl {sink}"
+        done = subprocess.run(
+            ["bash", "-c", whole], cwd=project.path, env=project.environment(), check=False, capture_output=True
+        )
+        assert (done.returncode, project.latest()["status"]) == (0, "succeeded"), sink
+        assert b"Traceback" not in done.stderr
+
+
+def test_a_mistyped_log_or_step_is_no_empty_answer(project: Project) -> None:
+    """Section 6: what was named and isn't there is exit 4, not an empty list."""
+    project.run(*ADA, "-q")
+    assert project.run("list", "--log", "typo.db").code == 4
+    assert project.run("log", "--step", "nosuch").code == 4
+    assert project.run("log", "--step", "servers").code == 0

@@ -338,6 +338,8 @@ class Reading:
         if last.get("kind") == "unavailable" and last.get("after_ms") is not None:
             exact = min(max(last["after_ms"], 0), DAY_MS)
             return exact, exact
+        if known.in_budget == 0:
+            return 0, 0  # a person ordered a retry, and a probe has only made sure that it isn't done
         retry = self.evidence.call_of(known.op)["retry"]
         grown = retry["initial_interval_ms"] * (retry["backoff_coefficient_percent"] / 100) ** (known.in_budget - 1)
         ceiling = min(int(grown), retry["max_interval_ms"])
