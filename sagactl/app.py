@@ -102,7 +102,14 @@ class App:
             text = file.read_bytes()
         except OSError as error:
             raise NotFoundError(f"{file} can't be read: {error.strerror}", code="no-such-saga") from error
-        return load_saga(text, file=self._name_file(file), tools=self.tool_facts)
+        return load_saga(text, file=self._name_file(file), tools=self.tool_facts, why_missing=self._why_missing)
+
+    def _why_missing(self, tool: str) -> str | None:
+        """Return what keeps *tool* from being used: its plugin is broken, or two give it."""
+        for broken in self.registry.broken:
+            if tool in broken.tools or (not broken.tools and broken.name == tool.partition(".")[0]):
+                return str(broken)
+        return None
 
     def _name_file(self, file: Path) -> str:
         """Return how *file* is called in messages and in the run: the same wherever the project lies."""

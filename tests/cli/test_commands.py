@@ -319,3 +319,16 @@ def test_a_mistyped_log_or_step_is_no_empty_answer(project: Project) -> None:
     assert project.run("list", "--log", "typo.db").code == 4
     assert project.run("log", "--step", "nosuch").code == 4
     assert project.run("log", "--step", "servers").code == 0
+
+
+def test_a_saga_that_needs_a_broken_plugin_is_told_what_is_broken(project: Project) -> None:
+    """Scenario B75: one broken plugin costs only the sagas that need it, and they name plugin, file and line."""
+    (project.path / "plugins" / "parking.py").write_text("def reserve(:\n")
+    (project.path / "sagas" / "parking.yaml").write_text(
+        "saga: parking\nsteps:\n  - {id: a, tool: parking.reserve, read_only: true}\n"
+    )
+    refused, listed, ran = project.run("validate", "parking"), project.run("tools"), project.run(*ADA, "-q")
+    assert refused.code == 3
+    assert "parking.py:1" in refused.out + refused.err
+    assert "parking.py:1" in listed.out
+    assert ran.code == 0
