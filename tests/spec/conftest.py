@@ -21,6 +21,7 @@ saga: example
 defaults: {start_to_close_timeout: 30s}
 input:
   type: object
+  required: [email, amount, vip, names]
   properties:
     email: {type: string}
     amount: {type: integer}

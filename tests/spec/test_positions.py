@@ -120,10 +120,17 @@ def test_the_quoted_line_is_proposed_for_an_unquoted_expression() -> None:
         "  with: {to: ${{ input.email }}, n: 1}": '  with: {to: "${{ input.email }}", n: 1}',
         "- [a, hi ${{ input['x'] }} you]": "- [a, \"hi ${{ input['x'] }} you\"]",
         'a: {to: ${{ x == "b" }}}': "a: {to: '${{ x == \"b\" }}'}",
+        "a: ${{ x ? 1 : 2 }} # why": 'a: "${{ x ? 1 : 2 }}" # why',
     }
     for line, wanted in hints.items():
         [problem] = read(f"x:\n{line}\n" if not line.startswith("a") else line)[1]
         assert problem.hint == f"write it as: {wanted.strip()}"
+
+
+def test_braces_without_a_dollar_sign_are_told_how_an_expression_is_written() -> None:
+    """F2: `{{ x }}` is a map as a key to YAML; the hint says what was meant."""
+    [problem] = read("a: {{ input.x }}\n")[1]
+    assert (problem.code, problem.hint) == ("bad-key", 'an expression is written "${{ ... }}"')
 
 
 @pytest.mark.usefixtures("parser")
