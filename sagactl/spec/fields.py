@@ -17,6 +17,9 @@ from sagactl.spec.visible import quote
 EnumT = TypeVar("EnumT", bound=StrEnum)
 
 _WORDS_LISTED_MAX: Final = 30
+_SHORT_FORMS: Final = {"compensate": "tool", "retry": "max_attempts"}
+"""Keys of maps for which people write one value, and the key that it belongs to."""
+
 _OTHER_BOOLEANS: Final = {"yes": "true", "on": "true", "no": "false", "off": "false", "1": "true", "0": "false"}
 
 
@@ -174,9 +177,16 @@ class Fields:
         if entry is None:
             return None
         if not isinstance(entry.node, MapNode):
-            self.refuse(entry, "a map")
+            self.refuse(entry, "a map", self._hint_map(entry))
             return None
         return entry.node
+
+    def _hint_map(self, entry: Entry) -> str | None:
+        """Show the map that a single value was probably meant as."""
+        inner = _SHORT_FORMS.get(entry.key)
+        if inner is None or not isinstance(entry.node, Scalar) or not entry.node.raw:
+            return None
+        return f"write {entry.key}: {{{inner}: {quote(entry.node.raw)}}}"
 
     def fields(self, key: str, keys: Collection[str], owner: str) -> Fields | None:
         """Return the fields of a map below *key*."""
