@@ -211,12 +211,14 @@ def _find_module(function: object) -> dict[str, object]:
     """
     frame = inspect.currentframe()
     while frame is not None:
-        module = sys.modules.get(str(frame.f_globals.get("__name__")))
-        if frame.f_code.co_name == "<module>" and getattr(module, "__dict__", None) is frame.f_globals:
-            return frame.f_globals
+        namespace: dict[str, object] = frame.f_globals
+        is_module = getattr(sys.modules.get(str(namespace.get("__name__"))), "__dict__", None) is namespace
+        if is_module and frame.f_code.co_name == "<module>":
+            return namespace
         frame = frame.f_back
     module = sys.modules.get(str(getattr(function, "__module__", None)))
-    return getattr(module, "__dict__", {})
+    home: dict[str, object] = getattr(module, "__dict__", {})
+    return home
 
 
 def declared_in(namespace: Mapping[str, object]) -> tuple[object, ...]:

@@ -4,8 +4,9 @@
 which is bounded: its beginning and its end are kept. Whatever else runs because of a tool, such as a thread or a task
 that outlives its call, can reach stderr but never stdout: stdout belongs to the main thread outside calls.
 
-Python streams are all that routers see. `protect_stdout` closes the other door, file descriptor 1, which belongs to C
-code and to child processes; a command that calls tools opens with it.
+Python streams are all that routers see. `protect_stdout` closes the other doors, file descriptors 1 and 2, which belong
+to C code and to child processes; a command that calls tools opens with it. From then on the real stdout and stderr are
+known by other numbers, and to routers only.
 """
 
 from __future__ import annotations
@@ -26,8 +27,7 @@ PRINTED_BYTES_MAX: Final = 1_048_576
 """What is kept of the text of one call: the first half and the last."""
 
 _HALF: Final = PRINTED_BYTES_MAX // 2
-_STDOUT_DESCRIPTOR: Final = 1
-_STDERR_DESCRIPTOR: Final = 2
+_DESCRIPTORS: Final = {"stdout": 1, "stderr": 2}
 
 
 class Captured:
@@ -91,38 +91,55 @@ def _install() -> None:
 
 
 def protect_stdout() -> None:
-    """Send what is written to descriptor 1 to stderr; only `sys.stdout`, outside calls, still reaches stdout.
+    """Take descriptors 1 and 2 away from tools and their children; what comes there is shown on stderr, tamed.
 
-    Call it once, before anything keeps a reference to `sys.stdout`. Where stdout isn't descriptor 1 there is nothing
-    to protect, and nothing is done.
+    Call it once, before anything keeps a reference to `sys.stdout` or opens a file. Where the two streams aren't the
+    descriptors of their names there is nothing to protect, and nothing is done.
     """
-    stream = sys.stdout
-    try:
-        if stream is None or isinstance(stream, _Router) or stream.fileno() != _STDOUT_DESCRIPTOR:
-            return
-        os.fstat(_STDERR_DESCRIPTOR)
-    except (OSError, ValueError, AttributeError):
+    if not all(_is_plain(getattr(sys, name), descriptor) for name, descriptor in _DESCRIPTORS.items()):
         return
+    from sagactl.tools.descriptors import Drain
+
+    stdout, stderr = (_keep_stream(getattr(sys, name), number) for name, number in _DESCRIPTORS.items())
+    Drain(stderr.fileno(), stderr.encoding)
+    sys.stderr = cast("TextIO", _Router(stderr, is_answer=False, inherited=_DESCRIPTORS["stderr"]))
+    sys.stdout = cast("TextIO", _Router(stdout, is_answer=True, inherited=_DESCRIPTORS["stdout"]))
+
+
+def _is_plain(stream: Any, descriptor: int) -> bool:
+    """Tell whether *stream* is what Python made of *descriptor*: nothing, where that was closed."""
+    try:
+        return stream is None or (not isinstance(stream, _Router) and bool(stream.fileno() == descriptor))
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def _keep_stream(stream: TextIO | None, descriptor: int) -> TextIO:
+    """Return a stream like *stream* under another descriptor; one that leads nowhere in place of a closed one."""
+    from sagactl.tools.descriptors import keep, move_up
+
+    if stream is None:
+        nowhere = move_up(os.open(os.devnull, os.O_WRONLY))
+        return os.fdopen(nowhere, "w", encoding="utf-8", errors="backslashreplace")
     stream.flush()
-    answer = os.fdopen(
-        os.dup(_STDOUT_DESCRIPTOR),
+    by_line = stream.isatty() or descriptor == _DESCRIPTORS["stderr"]
+    return os.fdopen(
+        keep(descriptor),
         "w",
         encoding=stream.encoding,
         errors=stream.errors,
         newline="\n",
-        buffering=1 if stream.isatty() else -1,
+        buffering=1 if by_line else -1,
     )
-    os.dup2(_STDERR_DESCRIPTOR, _STDOUT_DESCRIPTOR)
-    sys.stdout = cast("TextIO", _Router(answer, is_answer=True))
-    _install()
 
 
 class _Router(io.TextIOBase):
     """A text stream that asks at each write where the text belongs."""
 
-    def __init__(self, stream: TextIO, *, is_answer: bool) -> None:
+    def __init__(self, stream: TextIO, *, is_answer: bool, inherited: int | None = None) -> None:
         self._stream = stream
         self._is_answer = is_answer
+        self._inherited = inherited
 
     def _target(self) -> Captured | TextIO | None:
         captured = _current.get()
@@ -167,9 +184,12 @@ class _Router(io.TextIOBase):
         return not isinstance(self._target(), Captured) and self._stream.isatty()
 
     def fileno(self) -> int:
-        # Within a call the descriptor is handed to child processes: theirs is stderr.
-        if isinstance(self._target(), Captured) and self._is_answer and sys.stderr is not self:
-            return sys.stderr.fileno()
+        # Within a call the descriptor is handed to child processes: theirs is the protected one, or stderr.
+        if isinstance(self._target(), Captured):
+            if self._inherited is not None:
+                return self._inherited
+            if self._is_answer and sys.stderr is not self:
+                return sys.stderr.fileno()
         return self._stream.fileno()
 
     def writable(self) -> bool:

@@ -5,17 +5,21 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import subprocess
 import sys
 import textwrap
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from sagactl import CallContext, tool
 from sagactl.core.records import OutcomeKind
 from sagactl.tools.capture import PRINTED_BYTES_MAX, capturing
+from sagactl.tools.descriptors import SHOWN_BYTES_MAX, show_controls
 from tests.tools.building import call, invocation, toolbox
 
 
@@ -184,6 +188,7 @@ def test_descriptor_of_stdout_is_protected() -> None:
         @tool("shop.order")
         def order() -> str:
             os.write(1, b"raw write\\n")
+            os.write(2, b"\\x1b]0;t\\x07 \\xe2\\x80\\xae \\xff \\r\\n")
             subprocess.run(["echo", "child"], check=True)
             subprocess.run(["echo", "child by fileno"], stdout=sys.stdout, check=True)
             return "ok"
@@ -192,7 +197,106 @@ def test_descriptor_of_stdout_is_protected() -> None:
         print(call(order).output)
     """)
     assert done.stdout == "before\nok\n"
-    assert {"raw write", "child", "child by fileno"} <= set(done.stderr.splitlines())
+    assert set(done.stderr.split("\n")) == {
+        "",
+        "raw write",
+        "\\x1b]0;t\\x07 \\u202e \ufffd \\r",
+        "child",
+        "child by fileno",
+    }
+
+
+@pytest.mark.parametrize(
+    ("raw", "shown"),
+    [
+        ("plain é 漢\n", "plain é 漢\n"),
+        ("\x1b[2J\r\x9b\t", "\\x1b[2J\\r\\x9b\\t"),
+        ("\u202e\u200b\u2028\U000e0001", "\\u202e\\u200b\\u2028\\U000e0001"),
+    ],
+)
+def test_what_a_terminal_would_obey_is_shown(raw: str, shown: str) -> None:
+    """H27: of what isn't printable nothing but newlines gets through as it is."""
+    assert show_controls(raw) == shown
+
+
+def test_flood_by_descriptor_is_bounded() -> None:
+    """H49: of a flood past Python one mebibyte is shown, one line says so, and the tool isn't held up."""
+    done = run_script("""
+        import os
+        from sagactl.tools.capture import protect_stdout
+
+        protect_stdout()
+        for _ in range(800):
+            os.write(1, b"x" * 65_535 + b"\\n")
+        print("answer")
+    """)
+    assert done.stdout == "answer\n"
+    assert done.stderr.count("the rest is dropped") == 1
+    assert SHOWN_BYTES_MAX < len(done.stderr) < SHOWN_BYTES_MAX + 200
+
+
+def test_end_waits_for_the_pipe_but_not_for_children() -> None:
+    """B77: what was written last still comes out, and a child that keeps the pipe open delays no exit."""
+    started = time.monotonic()
+    done = run_script("""
+        import os, subprocess
+        from sagactl.tools.capture import protect_stdout
+
+        protect_stdout()
+        child = subprocess.Popen(["sleep", "20"])
+        os.write(1, b"y" * 60_000 + b"last words")
+        print(child.pid)
+    """)
+    os.kill(int(done.stdout), signal.SIGKILL)
+    assert done.stderr.endswith("last words")
+    assert time.monotonic() - started < 10
+
+
+def test_reader_of_stderr_that_stops_holds_no_tool_up() -> None:
+    """H49: where nobody reads stderr, text past Python is dropped and the tool goes on."""
+    reader, writer = os.pipe()
+    body = """
+        import os
+        from sagactl.tools.capture import protect_stdout
+
+        protect_stdout()
+        for _ in range(40):
+            os.write(1, b"x" * 65_535 + b"\\n")
+        print("done")
+    """
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(body)], stdout=subprocess.PIPE, stderr=writer, check=True, timeout=30
+        )
+    finally:
+        os.close(reader)
+        os.close(writer)
+    assert done.stdout == b"done\n"
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_no_failure(closed: str, tmp_path: Path) -> None:
+    """B77: with stdout or stderr closed, writing fails nowhere, and no file opened later gets their numbers."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent("""
+        import os, sys
+        from sagactl.tools.capture import protect_stdout
+
+        protect_stdout()
+        with open(sys.argv[1], "w") as file:
+            assert file.fileno() > 2 or file.fileno() == 0
+            os.write(1, b"raw")
+            os.write(2, b"raw")
+        print("answer", flush=True)
+        print("word", file=sys.stderr)
+        sys.exit(7)
+    """)
+    )
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    command = f'exec "{sys.executable}" "{script}" "{tmp_path / "file"}" {closed}'
+    assert subprocess.run(["sh", "-c", command], check=False, timeout=30, env=environment).returncode == 7
+    assert (tmp_path / "file").read_bytes() == b""
 
 
 def test_memory_of_a_flood_is_bounded() -> None:
