@@ -34,9 +34,10 @@ def test_a_second_run_with_the_same_key_while_the_first_goes_on_calls_nothing(tm
     """E8, C4: one key, one run, also while two processes ask for it at the same time."""
     project = Project.make(tmp_path)
     pair = [project.start(*SLOW, "-o", "json") for _ in range(2)]
-    runs = [json.loads(process.communicate(timeout=60)[0])["run"]["id"] for process in pair]
+    answers = [process.communicate(timeout=60) for process in pair]
+    assert [process.returncode for process in pair] == [0, 0], [err for _, err in answers]
+    runs = [json.loads(out)["run"]["id"] for out, _ in answers]
     assert runs[0] == runs[1]
-    assert 0 in [process.returncode for process in pair]
     charges = [entry for entry in project.ledger() if entry["effect"] == "charged"]
     assert len(charges) == 1
 
