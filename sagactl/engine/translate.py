@@ -14,35 +14,19 @@ from sagactl.tools.base import Invocation
 
 def make_invocation(run_id: str, making: MakeCall | AskProbe, seconds: float, project: Path) -> Invocation:
     """Return the call that *making* asks for, with *seconds* left until its deadline."""
-    arguments = _copy_map(making.arguments)
-    if isinstance(making, AskProbe):
-        probe = making.probe
-        return Invocation(
-            tool=probe.tool,
-            arguments=arguments,
-            run_id=run_id,
-            operation=probe.operation,
-            attempt=probe.number,
-            idempotency_key=making.key,
-            forward_key=making.forward_key,
-            deadline_ms=probe.deadline_ms,
-            seconds_left=seconds,
-            project=project,
-            raw=making.raw,
-        )
-    intent = making.intent
+    record = making.probe if isinstance(making, AskProbe) else making.intent
     return Invocation(
-        tool=intent.tool,
-        arguments=arguments,
+        tool=record.tool,
+        arguments=_copy_map(making.arguments),
         run_id=run_id,
-        operation=intent.operation,
-        attempt=intent.attempt,
-        idempotency_key=intent.key,
+        operation=record.operation,
+        attempt=record.number if isinstance(record, Probe) else record.attempt,
+        idempotency_key=making.key if isinstance(making, AskProbe) else making.intent.key,
         forward_key=making.forward_key,
-        deadline_ms=intent.deadline_ms,
+        deadline_ms=record.deadline_ms,
         seconds_left=seconds,
         project=project,
-        token=making.token,
+        token=making.token if isinstance(making, MakeCall) else None,
         raw=making.raw,
     )
 
