@@ -56,7 +56,7 @@ from sagactl.engine.settings import Committed, Settings
 from sagactl.engine.timetable import Timetable
 from sagactl.engine.translate import make_invocation, make_record
 from sagactl.engine.workers import Workers
-from sagactl.errors import DamagedLogError, InternalError, LeaseLostError, SagactlError
+from sagactl.errors import BusyError, DamagedLogError, InternalError, LeaseLostError, SagactlError
 from sagactl.log.base import Captured, Creation, Lease, Log, NewRun
 from sagactl.tools.base import Toolbox
 
@@ -200,7 +200,12 @@ class Driver:
 
     def _replay(self, lease: Lease, saga: Saga, records: list[Record]) -> RunState:
         try:
+            self._toolbox.end_orphans(lease.run_id)  # E17: before anything is decided
             return replay(saga, records)
+        except BusyError:
+            self._keeper.drop(lease)
+            self._log.release([lease])
+            raise
         except IllegalRecordError as error:
             self._keeper.drop(lease)
             self._log.release([lease])

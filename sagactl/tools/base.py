@@ -59,3 +59,10 @@ class Toolbox(Protocol):
     def check_arguments(self, facts: ToolFacts, arguments: Json) -> str | None:
         """Return what is wrong with *arguments* by the pinned schema, or None."""
         ...
+
+    def end_orphans(self, run_id: str) -> None:
+        """End the processes that calls of earlier drivers of the run left behind, and return when none is left (E17).
+
+        Raises BusyError (code `cannot-end`) where one can't be ended: then nothing of the run may be decided (E14).
+        """
+        ...

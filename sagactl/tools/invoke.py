@@ -107,6 +107,9 @@ class PluginToolbox:
         """Return what is wrong with *output* by the pinned schema, or None."""
         return compile_schema(facts.output_schema)(output)
 
+    def end_orphans(self, run_id: str) -> None:
+        """Do nothing: the calls of these tools end with the process that makes them."""
+
     def _prepare(self, invocation: Invocation, *, drops_unknown: bool = False) -> tuple[Tool, Callable[[], object]]:
         tool = self._registry.tool(invocation.tool)
         given = dict(invocation.arguments)

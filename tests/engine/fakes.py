@@ -18,7 +18,7 @@ from sagactl.core.saga import PATIENT_RETRY, Call, Retry, Saga, Step, StepClass,
 from sagactl.core.template import ExpressionError, Scope, parse_template
 from sagactl.engine.driver import Driver
 from sagactl.engine.settings import Settings
-from sagactl.errors import NotFoundError
+from sagactl.errors import BusyError, NotFoundError
 from sagactl.log.base import Batch, Lease, Log, NewRun
 from sagactl.tools.base import Invocation
 
@@ -53,6 +53,8 @@ class FakeToolbox:
     known: dict[str, ToolFacts] = field(default_factory=dict)
     calls: list[tuple[str, Invocation]] = field(default_factory=list)
     fails_to_check: str = ""
+    orphans: set[str] = field(default_factory=set)
+    """Runs whose commands can't be ended."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def facts(self, name: str) -> ToolFacts:
@@ -82,6 +84,10 @@ class FakeToolbox:
         if facts.name == self.fails_to_check:
             raise RuntimeError("the validator is broken")
         return None
+
+    def end_orphans(self, run_id: str) -> None:
+        if run_id in self.orphans:
+            raise BusyError(f"a command of run {run_id} can't be ended", code="cannot-end")
 
     def _do(self, invocation: Invocation) -> Answer | ProbeReply:
         self._note("begin", invocation)

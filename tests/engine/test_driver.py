@@ -15,6 +15,7 @@ from sagactl.core.records import (
     Cause,
     Decision,
     DecisionKind,
+    DriverClaimed,
     Intent,
     Outcome,
     OutcomeKind,
@@ -26,7 +27,7 @@ from sagactl.core.saga import Call, OnUnknown, Retry, Step
 from sagactl.core.template import parse_template
 from sagactl.engine.ending import Why
 from sagactl.engine.settings import Committed
-from sagactl.errors import StorageError
+from sagactl.errors import BusyError, StorageError
 from sagactl.log.base import Batch
 from sagactl.log.memory import MemoryLog
 from sagactl.tools.base import Invocation
@@ -249,6 +250,26 @@ def test_the_first_interrupt_lets_calls_settle_and_starts_nothing_new() -> None:
     again.adopt("run1")
     assert again.drive()["run1"].summary.status is RunStatus.SUCCEEDED
     assert toolbox.begun() == ["a/action", "b/action"]
+
+
+def test_nothing_is_decided_while_an_orphan_lives() -> None:
+    """E14, E17: a command of an earlier driver that can't be ended keeps the run where it is, and the lease free."""
+    answers = iter([UNAVAILABLE, DONE])
+    saga = make_saga(make_step("a", tool="moody", retry=Retry(2, 80, 100, 80)))
+    toolbox = FakeToolbox({"moody": lambda _: next(answers)})
+    log = MemoryLog()
+    driver = make_driver(log, saga, toolbox, waits_for_timers=False)
+    driver.create(make_new_run(saga), saga)
+    driver.drive()
+    toolbox.orphans.add("run1")
+    again = make_driver(log, saga, toolbox)
+    with pytest.raises(BusyError) as caught:
+        again.adopt("run1")
+    assert (caught.value.code, again.drive(), toolbox.begun()) == ("cannot-end", {}, ["a/action"])
+    assert isinstance(list(log.read("run1"))[-1].record, DriverClaimed)
+    toolbox.orphans.clear()
+    again.adopt("run1")
+    assert again.drive()["run1"].summary.status is RunStatus.SUCCEEDED
 
 
 def test_a_call_that_outlasts_the_grace_is_left_in_doubt_and_named() -> None:
