@@ -110,7 +110,7 @@ class Driver:
         return LeaseKeeper(
             self._log,
             self._clock,
-            lambda lost: self._post(partial(self._on_lost, lost)),
+            lambda lost: self.post(partial(self._on_lost, lost)),
             lease_ms=self._settings.lease_ms,
             heartbeat_ms=self._settings.heartbeat_ms,
         )
@@ -121,8 +121,8 @@ class Driver:
             self._workers,
             self._clock,
             may_call=lambda call: self._keeper.seconds_left(call.run_id) > 0,
-            answer=lambda call, reply, at: self._post(partial(self._on_answer, call, reply, at)),
-            not_called=lambda call: self._post(partial(self._on_not_called, call)),
+            answer=lambda call, reply, at: self.post(partial(self._on_answer, call, reply, at)),
+            not_called=lambda call: self.post(partial(self._on_not_called, call)),
         )
 
     # What others call
@@ -148,10 +148,13 @@ class Driver:
         lease = self._log.claim(run_id, holder=self._holder)
         self._take_over(lease, self._definitions[digest], asked_at)
 
-    def drive(self, *, only_record: bool = False) -> dict[str, Ending]:
+    def drive(
+        self, *, only_record: bool = False, is_over: Callable[[dict[str, Ending]], bool] = lambda _: True
+    ) -> dict[str, Ending]:
         """Drive all runs until each rests or waits for something that isn't waited for here; return how each ended.
 
-        With *only_record*, answers to requests are made durable and nothing else is begun.
+        With *only_record*, answers to requests are made durable and nothing else is begun. *is_over* is asked in each
+        turn, with the endings so far, which it may take out; while it says no, a driver without runs stays for more.
         Raises StorageError at the first trouble with the log, LeaseLostError when its leases can't be kept.
         """
         if only_record:
@@ -162,7 +165,7 @@ class Driver:
                 self._advance_all()
                 self._commit()
                 self._let_go()
-                if not self._runs:
+                if is_over(self._endings) and not self._runs:
                     return self._endings
                 self._inbox.take(self._seconds_to_sleep())
                 self._tick()
@@ -171,7 +174,11 @@ class Driver:
 
     def interrupt(self) -> None:
         """Start nothing new, let running calls settle within the grace, then let go (E17). From any thread."""
-        self._post(self._on_interrupt)
+        self.post(self._on_interrupt)
+
+    def post(self, event: Callable[[], None]) -> None:
+        """Have *event*, which must not raise, run on the driving thread between two turns. From any thread."""
+        self._inbox.put(event)
 
     def calls_under_way(self) -> list[CallUnderWay]:
         """Return the calls that were started and have not answered."""
@@ -391,9 +398,6 @@ class Driver:
         self._starter.start(call)
 
     # Events
-
-    def _post(self, event: Callable[[], None]) -> None:
-        self._inbox.put(event)
 
     def _on_answer(self, call: CallUnderWay, reply: Reply, at: float) -> None:
         run = self._runs.get(call.run_id)
