@@ -1,0 +1,215 @@
+"""E7, E10-E13, E22: what a dry run of a rollback shows is what the rollback does."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sagactl.core.advance import advance
+from sagactl.core.evolve import evolve, replay
+from sagactl.core.foresight import Foreseen, Foresight, Situation, foresee_resume, foresee_rollback
+from sagactl.core.operators import answer_request
+from sagactl.core.records import (
+    Disposition,
+    DriverClaimed,
+    Outcome,
+    OutcomeKind,
+    Probe,
+    ProbeAnswer,
+    Record,
+    Request,
+    RunStatus,
+    Verb,
+)
+from sagactl.core.saga import Saga
+from sagactl.core.state import RunState
+from sagactl.core.world import AskProbe, MakeCall, Rest, Wait, World
+from tests.core.builders import HOLDER, Plain, Play, operation, saga, spell
+from tests.core.simulation.drive import Simulation
+from tests.core.simulation.generate import generate
+
+DRAWN = Plain({"draw()": 7})
+SLOTS = 8
+HOUR_MS = 3_600_000
+ROLLBACK = Request("q", Verb.ROLLBACK, "eva", "as asked", past_pivot=True)
+
+
+def _roll_back(what: Saga, state: RunState, now_ms: int, *, calls_ended: bool) -> tuple[list[Any], RunStatus]:
+    """Roll a run back for real, one call at a time, all of which succeed; return what was called, and the end."""
+    evolve(what, state, DriverClaimed(now_ms, state.fence + 1, HOLDER, calls_ended))
+    evolve(what, state, answer_request(what, state, ROLLBACK, now_ms))
+    waiting: list[MakeCall | AskProbe] = []
+    called = []
+    while True:
+        turn = advance(what, state, World(now_ms, SLOTS - len(waiting), DRAWN), lambda floor, _: floor)
+        waiting += turn.calls
+        called += [_describe(call) for call in turn.calls]
+        if waiting:
+            evolve(what, state, _answer(waiting.pop(0), now_ms))
+        elif isinstance(turn.then, Wait) and turn.then.until_ms is not None:
+            now_ms = turn.then.until_ms
+        else:
+            return called, turn.then.status if isinstance(turn.then, Rest) else RunStatus.ROLLING_BACK
+
+
+def _describe(call: MakeCall | AskProbe) -> Any:
+    if isinstance(call, AskProbe):
+        return f"{spell(call.probe.operation)}?", call.probe.tool, call.arguments
+    return spell(call.intent.operation), call.intent.tool, call.arguments
+
+
+def _answer(call: MakeCall | AskProbe, now_ms: int) -> Record:
+    if isinstance(call, AskProbe):
+        probe = call.probe
+        common = (probe.operation, probe.number, probe.fence, probe.tool, probe.deadline_ms)
+        return Probe(now_ms, *common, answer=ProbeAnswer.DONE, output={"id": spell(probe.operation)})
+    return Outcome(now_ms, call.intent.operation, call.intent.attempt, OutcomeKind.SUCCEEDED, {"id": "x"})
+
+
+def _foreseen(each: Foreseen) -> Any:
+    return spell(each.operation) + ("?" if each.is_probe else ""), each.tool, each.arguments
+
+
+def _without_output(called: Any) -> Any:
+    name, tool, arguments = called
+    return name, tool, {key: value for key, value in arguments.items() if key != "id"}
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    seed=st.integers(0, 10**6), cut=st.floats(0, 1), calls_ended=st.booleans(), later_ms=st.sampled_from([0, HOUR_MS])
+)
+def test_the_dry_run_shows_what_the_rollback_does(seed: int, cut: float, calls_ended: bool, later_ms: int) -> None:
+    """E22: at any record of any storm, the list is that of the calls really made when all succeed, in their order."""
+    storm = Simulation(generate(seed))
+    storm.run()
+    records = storm.log.records[: max(2, int(cut * len(storm.log.records)))]
+    what, now_ms = storm.saga, records[-1].at_ms + later_ms
+    situation = Situation(now_ms, SLOTS, calls_ended=calls_ended)
+    seen = foresee_rollback(what, replay(what, records), ROLLBACK, DRAWN, situation)
+    assert seen.answer is not None
+    if not seen.is_accepted:
+        assert seen.calls == ()
+        assert _refuse(what, records, now_ms, calls_ended) is seen.answer.disposition
+        return
+    called, status = _roll_back(what, replay(what, records), now_ms, calls_ended=calls_ended)
+    expected = [each for each in seen.calls if each.objection is None]
+    assert status is seen.status
+    if what.compensation_concurrency == 1:
+        assert [each[0] for each in called] == [_foreseen(each)[0] for each in expected]
+    else:
+        assert Counter(each[0] for each in called) == Counter(_foreseen(each)[0] for each in expected)
+    by_name = dict(zip([each[0] for each in called], called, strict=True))
+    for each in expected:
+        shown = _foreseen(each)
+        made = by_name[shown[0]]
+        assert (_without_output(shown) == _without_output(made)) if each.hangs_on_answer else (shown == made)
+
+
+def _refuse(what: Saga, records: list[Record], now_ms: int, calls_ended: bool) -> Disposition:
+    state = replay(what, records)
+    evolve(what, state, DriverClaimed(now_ms, state.fence + 1, HOLDER, calls_ended))
+    return answer_request(what, state, ROLLBACK, now_ms).disposition
+
+
+def _look(play: Play, request: Request = ROLLBACK, **fields: Any) -> Foresight:
+    return foresee_rollback(play.saga, play.fold(), request, play.evaluator, Situation(play.now, SLOTS, **fields))
+
+
+def test_arguments_are_those_that_will_be_sent() -> None:
+    """E7: what the action returned stands in the arguments of its undo."""
+    play = Play(saga("a -> b"))
+    play.run()
+    seen = _look(play)
+    assert [_foreseen(each) for each in seen.calls] == [("b'", "undo.b", {"id": "b"}), ("a'", "undo.a", {"id": "a"})]
+    assert seen.status is RunStatus.ROLLED_BACK
+
+
+def test_a_refusal_is_the_real_one() -> None:
+    """E22: behind a pivot it needs --past-pivot, and the dry run says so in the words of the real one."""
+    play = Play(saga("a -> p* -> b"))
+    play.run()
+    request = Request("q", Verb.ROLLBACK, "eva")
+    seen = _look(play, request)
+    assert seen.answer == answer_request(play.saga, play.fold(), request, play.now)
+    assert seen.calls == ()
+    assert not seen.is_accepted
+    assert [each.step for each in _look(play).left] == ["b", "p"]
+
+
+def test_what_hangs_on_a_probe_is_shown_as_written() -> None:
+    """E7: a probe comes first; whether there is anything to undo, and by which id, only its answer can say."""
+    play = Play(saga("a -> b", b={"probe": True, "undo_arguments": {"id": "${{ output.id }}", "no": 1}}))
+    play.turn()
+    play.answer("a", "ok")
+    seen = _look(play)
+    assert [_foreseen(each) for each in seen.calls] == [
+        ("b?", "probe.b", {}),
+        ("b'", "undo.b", {"id": "${{ output.id }}", "no": 1}),
+        ("a'", "undo.a", {"id": "a"}),
+    ]
+    assert [each.hangs_on_answer for each in seen.calls] == [False, True, False]
+
+
+def test_what_only_a_person_can_know_is_no_call() -> None:
+    """E7: in doubt, with neither probe nor `null_safe`: a dead letter, and what came before it waits."""
+    play = Play(saga("a -> b", b={"null_safe": False}))
+    play.turn()
+    play.answer("a", "ok")
+    seen = _look(play)
+    assert [(spell(each.operation), each.objection) for each in seen.calls] == [
+        ("b'", "nobody can tell whether it happened")
+    ]
+    assert seen.status is RunStatus.STUCK
+
+
+def test_an_undo_that_would_be_refused_is_no_call() -> None:
+    """E21: arguments that don't fit the compensation's schema are found without a call."""
+    play = Play(saga("a -> b"), evaluator=Plain({}, {"undo.b": "id: not a number"}))
+    play.run()
+    seen = _look(play)
+    assert [each.objection for each in seen.calls] == ["id: not a number"]
+    assert seen.status is RunStatus.STUCK
+
+
+def test_calls_of_another_driver_are_imagined_to_succeed() -> None:
+    """E10: what is under way elsewhere settles first, so it is there to be undone."""
+    play = Play(saga("a -> b"))
+    play.turn()
+    play.answer("a", "ok")
+    seen = _look(play, is_driven=True)
+    assert [_foreseen(each) for each in seen.calls] == [
+        ("b'", "undo.b", {"id": "${{ output.id }}"}),
+        ("a'", "undo.a", {"id": "a"}),
+    ]
+
+
+def test_a_resume_shows_the_next_calls() -> None:
+    """E17: forward the calls that come next, with their arguments; backward all that is left to undo."""
+    play = Play(saga("a -> [b | c] -> d", c={"arguments": {"of": "${{ steps.a.output.id }}"}, "undo_attempts": 2}))
+    play.turn()
+    call = play.under_way.pop(operation("a"))
+    play.put(_answer(call, play.now))
+    seen = foresee_resume(play.saga, play.fold(), play.evaluator, Situation(play.now, SLOTS))
+    assert [_foreseen(each) for each in seen.calls] == [("b", "do.b", {}), ("c", "do.c", {"of": "x"})]
+    play.turn()
+    play.answer("b", "reject")
+    play.answer("c", "ok")
+    seen = foresee_resume(play.saga, play.fold(), play.evaluator, Situation(play.now, SLOTS))
+    assert [spell(each.operation) for each in seen.calls] == ["c'", "a'"]
+    assert seen.status is RunStatus.ROLLED_BACK
+
+
+def test_a_deferred_request_makes_no_call() -> None:
+    """E13: while the pivot's outcome is open, a rollback waits for it."""
+    play = Play(saga("a -> p*", p={"probe": True}))
+    play.turn()
+    play.answer("a", "ok")
+    seen = _look(play, is_driven=False)
+    assert seen.answer is not None
+    assert seen.answer.disposition is Disposition.DEFERRED
+    assert seen.calls == ()
+    assert isinstance(seen.answer.detail, str)
