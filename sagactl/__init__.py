@@ -1,7 +1,8 @@
 """Run distributed sagas for AI-agent tool workflows, with a write-ahead log and exact rollback.
 
-What plugins need is here by name: `from sagactl import tool, CallContext, Rejected`. The names are looked up when they
-are first used, so that `import sagactl` costs nothing.
+What plugins need is here by name: `from sagactl import tool, CallContext, Rejected`; and what a program needs that runs
+sagas itself: `from sagactl import open_project` (see `sagactl help embedding`). The names are looked up when they are
+first used, so that `import sagactl` costs nothing.
 """
 
 from __future__ import annotations
@@ -9,25 +10,74 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from sagactl.errors import SagactlError
+    from sagactl.app import Project, open_project
+    from sagactl.core.records import RunStatus
+    from sagactl.core.saga import Saga
+    from sagactl.driving import Driver
+    from sagactl.engine.ending import Ending, Why
+    from sagactl.engine.settings import Committed, Settings
+    from sagactl.errors import (
+        BusyError,
+        DamagedLogError,
+        InvalidError,
+        LeaseLostError,
+        NotFoundError,
+        RefusedError,
+        SagactlError,
+        StorageError,
+    )
+    from sagactl.log.base import RunFilter, RunRow, StoredRecord
     from sagactl.tools.api import CallContext, CannotTell, Done, NotDone, Pending, Rejected, Unavailable, tool
 
 __version__ = "0.1.0"
 
+_NAMES: Final = {
+    "app": ("Project", "open_project"),
+    "core.records": ("RunStatus",),
+    "core.saga": ("Saga",),
+    "driving": ("Driver",),
+    "engine.ending": ("Ending", "Why"),
+    "engine.settings": ("Committed", "Settings"),
+    "errors": (
+        *("BusyError", "DamagedLogError", "InvalidError", "LeaseLostError", "NotFoundError"),
+        *("RefusedError", "SagactlError", "StorageError"),
+    ),
+    "log.base": ("RunFilter", "RunRow", "StoredRecord"),
+    "tools.api": ("CallContext", "CannotTell", "Done", "NotDone", "Pending", "Rejected", "Unavailable", "tool"),
+}
+_HOMES: Final = {name: f"sagactl.{module}" for module, names in _NAMES.items() for name in names}
+
 __all__ = [
+    "BusyError",
     "CallContext",
     "CannotTell",
+    "Committed",
+    "DamagedLogError",
     "Done",
+    "Driver",
+    "Ending",
+    "InvalidError",
+    "LeaseLostError",
     "NotDone",
+    "NotFoundError",
     "Pending",
+    "Project",
+    "RefusedError",
     "Rejected",
+    "RunFilter",
+    "RunRow",
+    "RunStatus",
+    "Saga",
     "SagactlError",
+    "Settings",
+    "StorageError",
+    "StoredRecord",
     "Unavailable",
+    "Why",
     "__version__",
+    "open_project",
     "tool",
 ]
-
-_HOMES: Final = dict.fromkeys(__all__, "sagactl.tools.api") | {"SagactlError": "sagactl.errors"}
 
 
 if not TYPE_CHECKING:

@@ -1,73 +1,110 @@
 """The composition root: the only place that chooses implementations.
 
-An `App` is the settings of one project and what is made from them, each thing when it is first asked for: a command
-that only reads the log never imports a plugin.
+A `Project` is the settings of one project and what is made from them, each thing when it is first asked for: who only
+reads the log never imports a plugin. The command line and programs that embed sagactl use the same one.
 """
 
 from __future__ import annotations
 
-import getpass
-import random
-import secrets
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Self
 
-from sagactl.config import Config
-from sagactl.core.canonical import Json, canonical
-from sagactl.core.definition import read_definition, write_definition
-from sagactl.core.keys import RUN_ALPHABET
-from sagactl.core.records import Holder
-from sagactl.core.retry import pick_delay_ms
-from sagactl.core.saga import Saga, ToolFacts
-from sagactl.core.template import ExpressionError, Scope, render
-from sagactl.engine.clock import SystemClock
-from sagactl.engine.driver import Driver
-from sagactl.engine.run import RunEvaluator
-from sagactl.engine.settings import Settings
+from sagactl.config import Config, load_config
 from sagactl.errors import InvalidError, NotFoundError
-from sagactl.log.base import Creation, Log, NewRun, RunRow
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
+    from sagactl.core.canonical import Json
+    from sagactl.core.records import Holder
+    from sagactl.core.saga import Saga, ToolFacts
+    from sagactl.core.template import Scope
+    from sagactl.driving import Driver
+    from sagactl.engine.driver import Driver as Engine
+    from sagactl.engine.run import RunEvaluator
+    from sagactl.engine.settings import Committed, Settings
+    from sagactl.log.base import Log, NewRun, RunFilter, RunRow, StoredRecord
     from sagactl.spec.cel import CelEvaluator
     from sagactl.spec.load import Loaded
     from sagactl.tools.invoke import PluginToolbox
     from sagactl.tools.registry import Registry
 
-RUN_ID_LENGTH = 13
-SAGA_SUFFIXES = (".yaml", ".yml")
-REQUEST_ID_BYTES = 12
-KEY_LENGTH_MAX = 255
-INPUT_PROBLEMS_SHOWN_MAX = 20
+SAGA_SUFFIXES: Final = (".yaml", ".yml")
+INPUT_PROBLEMS_SHOWN_MAX: Final = 20
+
+
+def open_project(
+    directory: str | Path | None = None,
+    *,
+    file: str | Path | None = None,
+    log: str | Path | None = None,
+    tools: Iterable[Callable[..., object]] = (),
+) -> Project:
+    """Open the project that *directory*, by default the current one, lies in.
+
+    Its settings are those of the command line there: `sagactl.toml`, the environment, the user's. Nothing is read or
+    made until it is needed. Raises InvalidError where a setting is wrong.
+
+    Args:
+        directory: Where to look for the project, upwards.
+        file: A saga file; the project it lies in comes first.
+        log: Another log than the project's: a path.
+        tools: Functions with `@tool` that belong to the program itself, beside those of `plugins/`. A run that is
+            resumed needs them again.
+    """
+    start = Path.cwd() if directory is None else Path(directory)
+    config = load_config(cwd=start, file=None if file is None else Path(file), log=None if log is None else str(log))
+    return Project(config, tuple(tools))
 
 
 @dataclass
-class App:
-    """One project: its log, its tools, its sagas, and drivers for its runs."""
+class Project:
+    """One project: its sagas, its tools, its log, and drivers for its runs. A context manager that closes the log.
+
+    Every method may be called from any thread.
+    """
 
     config: Config
-    settings: Settings = field(default_factory=Settings)
-    _logs: dict[bool, Log] = field(default_factory=dict)
+    tools: tuple[Callable[..., object], ...] = ()
+    _logs: dict[bool, Log] = field(default_factory=dict, init=False, repr=False)
+    _lock: threading.RLock = field(default_factory=threading.RLock, init=False, repr=False)
 
-    def log(self, *, read_only: bool = False) -> Log:
-        """Return the log, opened once; raises StorageError, or NotFoundError where there is none to read."""
-        if False in self._logs:
-            return self._logs[False]
-        if read_only not in self._logs:
-            from sagactl.log.open import open_log
+    def __enter__(self) -> Self:
+        return self
 
-            self._logs[read_only] = open_log(self.config.log, read_only=read_only)
-        return self._logs[read_only]
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the log."""
+        with self._lock:
+            for log in self._logs.values():
+                log.close()
+            self._logs.clear()
+
+    # Sagas and tools
+
+    def load(self, name: str | Path) -> Saga:
+        """Return a saga, checked against the tools: a file, or the name of one in `sagas/`.
+
+        Raises InvalidSagaError with all problems, NotFoundError.
+        """
+        return self.load_saga(self.find_saga(str(name))).saga
 
     @cached_property
     def registry(self) -> Registry:
-        """All tools that the project and the installed plugins provide."""
+        """All tools of the program, the project and the installed plugins."""
         from sagactl.tools.registry import collect_tools
 
         folder = self.config.project / "plugins"
-        return collect_tools(folder if folder.is_dir() else None, allowed=self.config.plugins)
+        with self._lock:
+            return collect_tools(folder if folder.is_dir() else None, allowed=self.config.plugins, given=self.tools)
 
     @cached_property
     def toolbox(self) -> PluginToolbox:
@@ -118,58 +155,123 @@ class App:
             return str(whole.relative_to(self.config.project))
         return str(file)
 
+    # Runs and their log
+
+    def log(self, *, read_only: bool = False) -> Log:
+        """Return the log, opened once; raises StorageError, or NotFoundError where there is none to read."""
+        with self._lock:
+            if False in self._logs:
+                return self._logs[False]
+            if read_only not in self._logs:
+                from sagactl.log.open import open_log
+
+                self._logs[read_only] = open_log(self.config.log, read_only=read_only)
+            return self._logs[read_only]
+
+    def runs(self, which: RunFilter | None = None) -> tuple[list[RunRow], int]:
+        """Return the runs that fit, newest first, by default the last 20, and how many there are without the limit."""
+        from sagactl.log.base import RunFilter
+
+        try:
+            return self.log(read_only=True).rows(which or RunFilter())
+        except NotFoundError:
+            if self.config.origins.get("log") != "default":
+                raise
+            return [], 0  # no log yet: no runs, and that is no error
+
+    def row(self, run_id: str) -> RunRow:
+        """Return where a run stands, in one row; raises NotFoundError."""
+        return self.log(read_only=True).row(run_id)
+
+    def records(self, run_id: str, *, after_seq: int = 0) -> Iterator[StoredRecord]:
+        """Yield what the log holds of a run, in order; raises DamagedLogError, NotFoundError."""
+        return self.log(read_only=True).read(run_id, after_seq=after_seq)
+
+    def read(self, run_id: str) -> Committed:
+        """Return a run as its whole log makes it: saga, state, summary and steps; raises as `records`."""
+        from sagactl.core.evolve import replay
+        from sagactl.engine.settings import Committed
+
+        saga = self.saga_of(self.row(run_id))
+        records = tuple(stored.record for stored in self.records(run_id))
+        return Committed(run_id, saga, replay(saga, records), 1, records)
+
     def saga_of(self, row: RunRow) -> Saga:
         """Return the saga that a run is bound to."""
+        from sagactl.core.definition import read_definition
+
         return read_definition(self.log(read_only=True).definition(row.definition))
 
-    def evaluator(self, saga: Saga) -> RunEvaluator:
-        """Return what evaluates the expressions of *saga*."""
-        return RunEvaluator(saga.tools, self.toolbox, evaluate_cel)
+    # Driving
 
-    def driver(self, *, waits_for_timers: bool = True) -> Driver:
-        """Return a new driver over the log, with this process as holder."""
+    @property
+    def settings(self) -> Settings:
+        """How drivers behave unless told otherwise."""
+        from sagactl.engine.settings import Settings
+
+        return Settings(calls_max=self.config.calls_max)
+
+    def driver(self, settings: Settings | None = None) -> Driver:
+        """Return a new driver for runs of this project."""
+        from sagactl.driving import Driver
+
+        chosen = settings or self.settings
+        return Driver(self, lambda: self._make_engine(chosen))
+
+    def _make_engine(self, settings: Settings) -> Engine:
+        from random import SystemRandom
+
+        from sagactl.core.retry import pick_delay_ms
+        from sagactl.engine.driver import Driver as Engine
         from sagactl.log.holder import this_process
 
-        draw = random.SystemRandom()
-        settings = Settings(
-            calls_max=self.config.calls_max,
-            grace_ms=self.settings.grace_ms,
-            lease_ms=self.settings.lease_ms,
-            heartbeat_ms=self.settings.heartbeat_ms,
-            waits_for_timers=waits_for_timers,
-        )
-        return Driver(
+        draw = SystemRandom()
+        return Engine(
             self.log(),
             self.toolbox,
             evaluate=evaluate_cel,
             holder=this_process(),
             project=self.config.project,
             draw=lambda floor_ms, ceiling_ms: pick_delay_ms(floor_ms, ceiling_ms, draw.random()),
-            clock=SystemClock(),
             settings=settings,
         )
 
-    def start(self, driver: Driver, saga: Saga, value: Json, *, key: str | None, who: str) -> Creation:
-        """Create a run of *saga* with the checked input *value* in the hands of *driver* (E8)."""
-        own_key = self._run_key(saga, value) if key is None else None
-        new = NewRun(
+    def evaluator(self, saga: Saga) -> RunEvaluator:
+        """Return what evaluates the expressions of *saga*."""
+        from sagactl.engine.run import RunEvaluator
+
+        return RunEvaluator(saga.tools, self.toolbox, evaluate_cel)
+
+    def make_run(self, saga: Saga, inputs: object, *, key: str | None, requested_by: str) -> NewRun:
+        """Return what a run of *saga* begins with; raises InvalidError where the inputs or the key don't fit (E8)."""
+        from sagactl.core.definition import write_definition
+        from sagactl.engine.clock import SystemClock
+        from sagactl.identity import check_key, make_run_id
+        from sagactl.log.base import NewRun
+
+        value = check_input(saga, _as_json(inputs))
+        if key is not None:
+            check_key(key, "an idempotency key")
+        return NewRun(
             run_id=make_run_id(),
             saga=saga.name,
             definition=write_definition(saga),
             input=value,
-            requested_by=who,
-            key=key if key is not None else own_key,
+            requested_by=requested_by,
+            key=key if key is not None else self._run_key(saga, value),
             key_is_explicit=key is not None,
             deadline_ms=None if saga.run_timeout_ms is None else SystemClock().now_ms() + saga.run_timeout_ms,
         )
-        return driver.create(new, saga)
 
     def _run_key(self, saga: Saga, value: Json) -> str | None:
+        from sagactl.core.canonical import canonical
+        from sagactl.core.template import ExpressionError, render
+        from sagactl.identity import check_key
+
         if saga.run_key is None:
             return None
-        scope: Scope = {"input": value}
         try:
-            key = render(saga.run_key, scope, self.evaluator(saga))
+            key = render(saga.run_key, {"input": value}, self.evaluator(saga))
         except ExpressionError as error:
             raise InvalidError(f"run_key: {error}", code="invalid-input") from error
         if not isinstance(key, str | int) or isinstance(key, bool):
@@ -177,18 +279,15 @@ class App:
         check_key(str(key), "run_key")
         return str(key)
 
-    def close(self) -> None:
-        """Close the log."""
-        for log in self._logs.values():
-            log.close()
-        self._logs.clear()
 
+def _as_json(value: object) -> Json:
+    from sagactl.core.canonical import NotJsonError
+    from sagactl.tools.convert import write_json
 
-def check_key(key: str, name: str) -> None:
-    """Raise InvalidError unless *key* is 1 to `KEY_LENGTH_MAX` printable characters."""
-    if not (0 < len(key) <= KEY_LENGTH_MAX and key.isprintable()):
-        message = f"{name} takes 1 to {KEY_LENGTH_MAX} printable characters, and this has {len(key)}"
-        raise InvalidError(message, code="bad-key")
+    try:
+        return write_json(value)
+    except NotJsonError as error:
+        raise InvalidError(f"the input is no JSON: {error}", code="invalid-input") from error
 
 
 def evaluate_cel(expression: str, scope: Scope) -> Json:
@@ -222,26 +321,8 @@ def guard_stdout() -> None:
     protect_stdout()
 
 
-def make_run_id(choose: Callable[[Sequence[str]], str] = secrets.choice) -> str:
-    """Return a new run id: 13 random characters without look-alikes, some 63 bits."""
-    return "".join(choose(RUN_ALPHABET) for _ in range(RUN_ID_LENGTH))
-
-
-def make_request_id() -> str:
-    """Return a new id for an operator's request."""
-    return secrets.token_hex(REQUEST_ID_BYTES)
-
-
 def is_dead(holder: Holder) -> bool:
     """Tell whether the process that drives a run is certainly gone."""
     from sagactl.log.holder import is_dead as is_certainly_dead
 
     return is_certainly_dead(holder)
-
-
-def who_am_i() -> str:
-    """Return who is recorded for what is asked here."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError, ImportError):
-        return "unknown"

@@ -1,7 +1,8 @@
 """The house rules of the code, read from the code itself: directions, purity, sizes, names.
 
-The layers are `cli -> app -> engine -> core` and `app -> {spec, log, tools, alerts} -> core -> errors`. What stands in
-braces never imports its neighbours, and the engine sees their protocols only, so each can be replaced unnoticed.
+The layers are `cli -> app -> driving -> engine -> core` and `app -> {spec, log, tools, alerts} -> core -> errors`. What
+stands in braces never imports its neighbours, and the engine sees their protocols only, so each can be replaced
+unnoticed.
 """
 
 from __future__ import annotations
@@ -31,14 +32,17 @@ ALLOWED = {
     "engine": {"engine", "core", "errors", "log.base", "tools.base"},
     "config": {"config", "core", "errors"},
     "secrets": {"secrets", "core", "errors"},
-    "app": {"app", "config", "secrets", "engine", "core", "errors", *NEIGHBOURS},
-    "cli": {"cli", "app", "config", "engine", "core", "errors", "log.base", "spec", "sandbox", ""},
-    "__init__": {"errors", "tools.api"},
+    "identity": {"core", "errors"},
+    "driving": {"identity", "engine", "core", "errors", "log.base"},
+    "app": {"app", "config", "secrets", "identity", "driving", "engine", "core", "errors", *NEIGHBOURS},
+    "cli": {"cli", "app", "driving", "config", "engine", "core", "errors", "log.base", "spec", "sandbox", ""},
+    "__init__": {"app", "driving", "engine.ending", "engine.settings", "core", "errors", "log.base", "tools.api"},
     "__main__": {"cli", "errors", ""},
 }
 """What each part may import: a package, or one module of it; the empty name is the package `sagactl` itself.
 
-The sandbox is what plugins act on, so it sees what plugins see and no more. `schemas` holds what the loader and the
+`__init__` offers, by name, what plugins and embedding programs need; it imports nothing before a name is used. The
+sandbox is what plugins act on, so it sees what plugins see and no more. `schemas` holds what the loader and the
 tools both check of JSON Schema, for neighbours never import each other.
 """
 

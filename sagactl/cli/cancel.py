@@ -7,11 +7,12 @@ from typing import Annotated
 import typer
 
 from sagactl.app import guard_stdout
-from sagactl.cli.operate import ask, make_request
+from sagactl.cli.operate import ask
 from sagactl.cli.options import make_app
 from sagactl.cli.select import select_run
 from sagactl.cli.session import open_session
 from sagactl.core.records import Verb
+from sagactl.driving import make_request
 
 app = make_app()
 

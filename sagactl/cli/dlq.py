@@ -9,7 +9,7 @@ import typer
 
 from sagactl.app import guard_stdout
 from sagactl.cli.follow import make_scene, write_document
-from sagactl.cli.operate import ask, make_request
+from sagactl.cli.operate import ask
 from sagactl.cli.options import Output, make_app
 from sagactl.cli.select import select_run, short_ids
 from sagactl.cli.session import Session, now_ms, open_session
@@ -19,6 +19,7 @@ from sagactl.cli.views.documents import write_letter, write_letters
 from sagactl.core.canonical import Json, NotJsonError, parse
 from sagactl.core.evolve import replay
 from sagactl.core.records import Direction, Resolution, Verb
+from sagactl.driving import make_request
 from sagactl.errors import ExitCode, InvalidError, NotFoundError, RefusedError, UsageError
 from sagactl.log.base import DeadLetter, RunRow
 

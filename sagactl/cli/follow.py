@@ -22,7 +22,7 @@ from sagactl.core.records import RunStatus
 from sagactl.core.saga import Saga
 from sagactl.core.state import RunState
 from sagactl.core.summary import summarize
-from sagactl.engine.driver import Driver
+from sagactl.driving import Driver
 from sagactl.engine.ending import Ending, Why
 from sagactl.engine.settings import Committed
 from sagactl.errors import ExitCode

@@ -9,17 +9,14 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from sagactl.app import is_dead, make_request_id, who_am_i
+from sagactl.app import is_dead
 from sagactl.cli.follow import code_of_ending, code_of_status, drive, write_ending, write_logged_run
 from sagactl.cli.session import Session
-from sagactl.core.canonical import Json
 from sagactl.core.records import (
     AT_REST,
     Disposition,
-    Operation,
     Operator,
     Request,
-    Resolution,
     RunStatus,
     Verb,
 )
@@ -30,33 +27,16 @@ ANSWER_SECONDS_MAX: Final = 10.0
 POLL_SECONDS: Final = 0.2
 
 
-def make_request(
-    verb: Verb,
-    *,
-    reason: str | None,
-    operation: Operation | None = None,
-    resolution: Resolution | None = None,
-    output: Json = None,
-    past_pivot: bool = False,
-) -> Request:
-    """Return a new request in the name of who is logged in."""
-    return Request(make_request_id(), verb, who_am_i(), reason, operation, resolution, output, past_pivot)
-
-
 def ask(session: Session, row: RunRow, request: Request, *, only_record: bool = False) -> int:
     """Ask *request* of a run and follow it to its end; returns the exit code, raises RefusedError."""
-    log = session.app.log()
-    seq = row.seq
-    log.ask(row.run_id, request)
     driver = session.app.driver()
     hint = f"sagactl resume {row.run_id}"
     try:
         endings, follower, code = drive(
-            session, driver, lambda: driver.adopt(row.run_id), hint=hint, only_record=only_record
+            session, driver, lambda: driver.ask(row.run_id, request), hint=hint, only_record=only_record
         )
     except BusyError as busy:
         return _wait_for_driver(session, row, request, busy)
-    _raise_if_refused(log, row.run_id, seq, request)
     ending = endings[row.run_id]
     write_ending(session, ending, follower.latest[row.run_id])
     if only_record and code is None:
@@ -80,12 +60,6 @@ def _find_answer(log: Log, run_id: str, after_seq: int, request: Request) -> Ope
         if isinstance(record, Operator) and record.request.id == request.id:
             return record
     return None
-
-
-def _raise_if_refused(log: Log, run_id: str, after_seq: int, request: Request) -> None:
-    answer = _find_answer(log, run_id, after_seq, request)
-    if answer is not None and answer.disposition is Disposition.REFUSED:
-        raise RefusedError(f"run {run_id}: {answer.detail}", hint=f"sagactl show {run_id}")
 
 
 def _wait_for_driver(session: Session, row: RunRow, request: Request, busy: BusyError) -> int:

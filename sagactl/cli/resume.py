@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -9,7 +10,6 @@ import typer
 from sagactl.app import guard_stdout
 from sagactl.cli.follow import (
     code_of_ending,
-    code_of_status,
     drive,
     worst_of,
     write_document,
@@ -22,8 +22,7 @@ from sagactl.cli.session import Session, open_session
 from sagactl.cli.streams import answer_stream, write_line
 from sagactl.cli.views.documents import RUNS_SCHEMA, write_list, write_run
 from sagactl.cli.views.error import render_error
-from sagactl.core.records import AT_REST
-from sagactl.engine.driver import Driver
+from sagactl.driving import Driver
 from sagactl.engine.ending import Ending
 from sagactl.errors import ExitCode, SagactlError, StorageError, UsageError
 from sagactl.log.base import RunRow
@@ -57,25 +56,24 @@ def resume(
 
 
 def _resume_one(session: Session, row: RunRow, *, waits: bool) -> int:
-    log = session.app.log()
-    if row.status in AT_REST and not log.requests([row.run_id]):
-        write_logged_run(session, row)
-        return code_of_status(row.status)
-    driver = session.app.driver(waits_for_timers=waits)
+    driver = session.app.driver(replace(session.app.settings, waits_for_timers=waits))
     hint = f"sagactl resume {row.run_id}"
-    endings, follower, code = drive(session, driver, lambda: driver.adopt(row.run_id), hint=hint)
-    write_ending(session, endings[row.run_id], follower.latest[row.run_id])
+    endings, follower, code = drive(session, driver, lambda: driver.resume(row.run_id), hint=hint)
+    if row.run_id in follower.latest:
+        write_ending(session, endings[row.run_id], follower.latest[row.run_id])
+    else:
+        write_logged_run(session, row)
     return code_of_ending(endings[row.run_id], code)
 
 
 def _resume_all(session: Session, *, waits: bool) -> int:
     """Drive all that is unfinished; one bad run never keeps the others from going on (V6)."""
-    driver = session.app.driver(waits_for_timers=waits)
+    driver = session.app.driver(replace(session.app.settings, waits_for_timers=waits))
     failed: list[ExitCode] = []
 
     def take_over() -> None:
         for run_id in session.app.log().unfinished():
-            _adopt(session, driver, run_id, failed)
+            _resume(session, driver, run_id, failed)
 
     endings, follower, code = drive(session, driver, take_over, hint="sagactl resume --all")
     if session.output is Output.TEXT:
@@ -93,9 +91,9 @@ def _resume_all(session: Session, *, waits: bool) -> int:
     return worst_of([*failed, *_codes(endings, code)])
 
 
-def _adopt(session: Session, driver: Driver, run_id: str, failed: list[ExitCode]) -> None:
+def _resume(session: Session, driver: Driver, run_id: str, failed: list[ExitCode]) -> None:
     try:
-        driver.adopt(run_id)
+        driver.resume(run_id)
     except SagactlError as error:
         session.say(f"run {run_id} is left out")
         session.say(render_error(error, session.progress_style))

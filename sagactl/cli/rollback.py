@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from sagactl.app import guard_stdout
-from sagactl.cli.operate import ask, make_request
+from sagactl.cli.operate import ask
 from sagactl.cli.options import make_app
 from sagactl.cli.select import select_run
 from sagactl.cli.session import Session, now_ms, open_session
@@ -16,6 +16,7 @@ from sagactl.core.backward import plan_rollback
 from sagactl.core.evolve import replay
 from sagactl.core.operators import answer_request
 from sagactl.core.records import Disposition, Request, RunStatus, Verb
+from sagactl.driving import make_request
 from sagactl.errors import UsageError
 from sagactl.log.base import RunRow
 

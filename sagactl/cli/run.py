@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from sagactl.app import check_input, check_key, guard_stdout, who_am_i
+from sagactl.app import guard_stdout
 from sagactl.cli.follow import code_of_ending, code_of_status, drive, write_ending, write_logged_run
 from sagactl.cli.inputs import read_inputs
 from sagactl.cli.operate import wait_while_driven
@@ -17,7 +17,7 @@ from sagactl.cli.session import Session, open_session
 from sagactl.cli.validate import report_warnings
 from sagactl.core.canonical import Json
 from sagactl.core.saga import Saga
-from sagactl.log.base import Creation
+from sagactl.engine.ending import Why
 
 app = make_app()
 
@@ -53,25 +53,22 @@ def run(
         value = read_inputs(inputs or [], inputs_file)
         loaded = session.app.load_saga(session.app.find_saga(file))
         report_warnings(session, loaded)
-        checked = check_input(loaded.saga, value)
-        if idempotency_key is not None:
-            check_key(idempotency_key, "--idempotency-key")
-        return _start(session, loaded.saga, checked, idempotency_key, waits=not no_wait)
+        return _start(session, loaded.saga, value, idempotency_key, waits=not no_wait)
 
 
 def _start(session: Session, saga: Saga, value: Json, key: str | None, *, waits: bool) -> int:
-    driver = session.app.driver(waits_for_timers=waits)
-    created: list[Creation] = []
+    driver = session.app.driver(replace(session.app.settings, waits_for_timers=waits))
+    started: list[str] = []
 
     def take_over() -> None:
-        created.append(session.app.start(driver, saga, value, key=key, who=who_am_i()))
+        started.append(driver.start(saga, value, key=key))
 
     endings, follower, signal_code = drive(session, driver, take_over, hint="sagactl resume --all")
-    run_id = created[0].run_id
-    if not created[0].is_new:
-        return _report_existing(session, run_id, saga)
-    write_ending(session, endings[run_id], follower.latest[run_id])
-    return code_of_ending(endings[run_id], signal_code)
+    ending = endings[started[0]]
+    if ending.why is Why.EXISTING:
+        return _report_existing(session, ending.run_id, saga)
+    write_ending(session, ending, follower.latest[ending.run_id])
+    return code_of_ending(ending, signal_code)
 
 
 def _is_same(one: Saga, other: Saga) -> bool:
@@ -85,7 +82,7 @@ def _is_same(one: Saga, other: Saga) -> bool:
 
 def _report_existing(session: Session, run_id: str, saga: Saga) -> int:
     """E8: the same key is the same run: its outcome, and no call."""
-    row = session.app.log().row(run_id)
+    row = session.app.row(run_id)
     pinned = session.app.saga_of(row)
     if not _is_same(pinned, saga):
         versions = f"version {pinned.version or '?'} there, {saga.version or '?'} here"

@@ -15,11 +15,10 @@ from typing import IO
 
 import typer
 
-from sagactl.app import App
+from sagactl.app import Project, open_project
 from sagactl.cli.options import Globals, Output
 from sagactl.cli.streams import answer_stream, supports_unicode
 from sagactl.cli.views.style import Style
-from sagactl.config import load_config
 
 WIDTH_WITHOUT_TERMINAL = 80
 
@@ -29,7 +28,7 @@ class Session:
     """One command at work."""
 
     settings: Globals
-    app: App
+    app: Project
 
     @property
     def output(self) -> Output:
@@ -63,12 +62,8 @@ class Session:
 def open_session(context: typer.Context, file: Path | None = None) -> Iterator[Session]:
     """Give the session of a command; *file* is the saga that helps to find the project."""
     settings = context.ensure_object(Globals)
-    cwd = settings.directory or Path.cwd()
-    app = App(load_config(cwd=cwd, file=file, log=settings.log))
-    try:
-        yield Session(settings, app)
-    finally:
-        app.close()
+    with open_project(settings.directory, log=settings.log, file=file) as project:
+        yield Session(settings, project)
 
 
 def style_of(stream: IO[str], settings: Globals) -> Style:

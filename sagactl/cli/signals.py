@@ -16,7 +16,7 @@ import time
 from types import FrameType, TracebackType
 from typing import Any, Final, Self
 
-from sagactl.engine.driver import Driver
+from sagactl.driving import Driver
 from sagactl.errors import ExitCode
 
 ONE_SIGNAL_SECONDS: Final = 0.5

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sagactl.app import App, guard_stdout
+from sagactl.app import Project, guard_stdout
 from sagactl.cli.follow import write_document
 from sagactl.cli.options import Output, make_app
 from sagactl.cli.session import open_session
@@ -45,7 +45,7 @@ def tools(
         return ExitCode.OK
 
 
-def _collect(app: App) -> tuple[list[ToolRow], list[BrokenRow]]:
+def _collect(app: Project) -> tuple[list[ToolRow], list[BrokenRow]]:
     registry = app.registry
     found = [registry.tool(name) for name in registry.names()]
     rows = [ToolRow(each.facts, each.description, each.place.file, each.place.line) for each in found]

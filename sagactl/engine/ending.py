@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from sagactl.core.canonical import Json
+from sagactl.core.records import Failure, NotUndone, RunStatus
 from sagactl.core.summary import Summary
 from sagactl.errors import SagactlError
 
@@ -18,6 +20,8 @@ class Why(StrEnum):
     INTERRUPTED = "interrupted"
     LEASE_LOST = "lease_lost"
     BROKEN = "broken"
+    EXISTING = "existing"
+    """The run was there already, under the same key: this is what its log says, and nothing was called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,4 +34,24 @@ class Ending:
     detail: str | None = None
     left_in_doubt: tuple[str, ...] = ()
     error: SagactlError | None = None
-    """What a bug of ours made impossible, where `why` is `BROKEN`; the run is as its log says."""
+    """What was refused, or, where `why` is `BROKEN`, what a bug of ours made impossible; the run is as its log says."""
+
+    @property
+    def status(self) -> RunStatus:
+        """Return where the run stands."""
+        return self.summary.status
+
+    @property
+    def output(self) -> Json:
+        """Return the saga's output; None until the run has succeeded."""
+        return self.summary.output
+
+    @property
+    def failure(self) -> Failure | None:
+        """Return the first error of the run, which no later one overwrites."""
+        return self.summary.failure
+
+    @property
+    def not_undone(self) -> tuple[NotUndone, ...]:
+        """Return what a run that was ended has left behind, each with its reason."""
+        return self.summary.not_undone

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sagactl.core.records import Record
 from sagactl.core.saga import GRACE_MS, Saga
 from sagactl.core.state import RunState
+from sagactl.core.summary import StepRow, Summary, step_rows, summarize
 from sagactl.core.world import CALLS_MAX
 from sagactl.log.base import HEARTBEAT_MS, LEASE_MS
 
@@ -20,6 +21,16 @@ class Committed:
     state: RunState
     first_seq: int
     records: tuple[Record, ...]
+
+    @property
+    def summary(self) -> Summary:
+        """Return where the run stands after these records."""
+        return summarize(self.saga, self.state)
+
+    @property
+    def steps(self) -> list[StepRow]:
+        """Return a row for each step, and for each touched item of a step with `foreach`."""
+        return step_rows(self.saga, self.state)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,12 @@
 """What tools print, kept with their call and away from the answer on stdout.
 
 `sys.stdout` and `sys.stderr` are replaced by routers. Text written within a call goes to the buffer of that call,
-which is bounded: its beginning and its end are kept. Whatever else runs because of a tool, such as a thread or a task
-that outlives its call, can reach stderr but never stdout: stdout belongs to the main thread outside calls.
+which is bounded: its beginning and its end are kept. A task that outlives its call can reach stderr but never stdout.
 
 Python streams are all that routers see. `protect_stdout` closes the other doors, file descriptors 1 and 2, which belong
 to C code and to child processes; a command that calls tools opens with it. From then on the real stdout and stderr are
-known by other numbers, and to routers only.
+known by other numbers, and to routers only, and stdout belongs to the main thread outside calls: whatever thread a tool
+leaves behind reaches stderr. A program that embeds us keeps its descriptors, and its threads print where they did.
 """
 
 from __future__ import annotations
@@ -145,8 +145,10 @@ class _Router(io.TextIOBase):
         captured = _current.get()
         if captured is not None and captured.is_open:
             return captured
-        # What outlived its call, and threads that a tool left behind, must not speak where the answer stands.
-        is_stray = captured is not None or threading.current_thread() is not threading.main_thread()
+        # What outlived its call, and threads that a tool left behind, must not speak where the answer stands. A program
+        # that embeds us has threads of its own, and no answer there.
+        is_protected = self._inherited is not None
+        is_stray = captured is not None or (is_protected and threading.current_thread() is not threading.main_thread())
         return sys.stderr if self._is_answer and is_stray else self._stream
 
     def write(self, text: str) -> int:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import cleandoc
 from pathlib import Path
@@ -86,6 +86,22 @@ def load_folder(folder: Path) -> Iterator[Loaded | BrokenPlugin]:
         source = _source_of(entry)
         if source is not None and not entry.name.startswith(("_", ".")):
             yield _load_file(package, source, name=entry.name.removesuffix(".py"), shared=shared)
+
+
+def load_functions(given: Sequence[Callable[..., object]]) -> Iterator[Loaded]:
+    """Take the tools that a program has itself, by the modules they stand in; raises TypeError for what is no tool."""
+    by_module: dict[str, list[object]] = {}
+    for function in given:
+        if not declarations_of(function):
+            raise TypeError(f"{function!r} is no tool: it has no @tool")
+        by_module.setdefault(str(getattr(function, "__module__", "program")), []).append(function)
+    for name, functions in by_module.items():
+        module = sys.modules.get(name)
+        source = Path(str(getattr(module, "__file__", None) or name))
+        version = _digest_sources(source, []) if source.is_file() else "0"
+        yield Loaded(
+            Plugin(name, "program", str(source), version, description=_describe_module(module)), tuple(functions)
+        )
 
 
 def _source_of(entry: Path) -> Path | None:

@@ -7,7 +7,7 @@ noted, and only what depends on it can't be used.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -24,6 +24,7 @@ from sagactl.tools.loading import (
     installed_entry_points,
     load_entry_point,
     load_folder,
+    load_functions,
     origin_of,
     version_of,
 )
@@ -71,6 +72,7 @@ def collect_tools(
     *,
     allowed: Collection[str] | None = None,
     entry_points: Iterable[EntryPoint] | None = None,
+    given: Sequence[Callable[..., object]] = (),
 ) -> Registry:
     """Import plugins and describe their tools.
 
@@ -78,8 +80,11 @@ def collect_tools(
         folder: The project's `plugins/`; may be missing.
         allowed: Distributions whose entry points may be imported; all where it is None.
         entry_points: What is installed; looked up by default.
+        given: Functions with `@tool` that the program itself has; raises TypeError for any other.
     """
     collector = _Collector()
+    for own in load_functions(given):
+        collector.add(own)
     for point in installed_entry_points() if entry_points is None else entry_points:
         if is_allowed(origin_of(point), allowed):
             collector.add(load_entry_point(point))

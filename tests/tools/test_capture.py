@@ -133,27 +133,52 @@ async def _say(text: str) -> None:
     print(text)
 
 
-def test_what_outlives_its_call_never_reaches_stdout(capsys: pytest.CaptureFixture[str]) -> None:
-    """B77: a thread or task that prints after its call has ended reaches stderr, never stdout."""
-    go = threading.Event()
-    threads: list[threading.Thread] = []
+def test_thread_that_outlives_its_call_never_reaches_a_protected_stdout() -> None:
+    """B77: a thread that prints after its call has ended reaches stderr, never the stdout of a command."""
+    done = run_script("""
+        import threading
+        from sagactl.tools.capture import capturing, protect_stdout
 
-    def ramble() -> None:
-        print("during", flush=True)
-        go.wait(10)
-        print("afterwards", flush=True)
+        protect_stdout()
+        go = threading.Event()
 
-    @tool("shop.order")
-    def order() -> None:
-        threads.append(threading.Thread(target=ramble))
-        threads[0].start()
+        def ramble() -> None:
+            print("during", flush=True)
+            go.wait(10)
+            print("afterwards", flush=True)
 
-    call(order)
-    go.set()
-    threads[0].join()
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert "afterwards" in err
+        thread = threading.Thread(target=ramble)
+        with capturing():
+            thread.start()
+        go.set()
+        thread.join()
+        print("the answer")
+    """)
+    assert done.stdout == "the answer\n"
+    assert "afterwards" in done.stderr
+
+
+def test_threads_of_a_program_that_embeds_us_print_where_they_did() -> None:
+    """A program that has tools called keeps its stdout: for its threads, its child processes and itself."""
+    done = run_script("""
+        import os, subprocess, threading
+        from sagactl.tools.capture import capturing
+
+        with capturing() as captured:
+            print("a tool")
+        works = [lambda: print("a thread"), lambda: os.write(1, b"bytes\\n"), lambda: subprocess.run(["echo", "x"])]
+        for work in works:
+            thread = threading.Thread(target=work)
+            thread.start()
+            thread.join()
+        print("itself", captured.text.strip(), flush=True)
+    """)
+    assert sorted(done.stdout.splitlines()) == ["a thread", "bytes", "itself a tool", "x"]
+    assert done.stderr == ""
+
+
+def test_task_that_outlives_its_call_never_reaches_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    """B77: a task that prints after its call has ended reaches stderr, never stdout."""
 
     async def main() -> None:
         tasks = []

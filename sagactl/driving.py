@@ -1,0 +1,345 @@
+"""A project's driver as programs use it: start runs, resume them, ask things of them, and be told what became of them.
+
+It stands around the engine's driver, which belongs to the one thread that drives. Here every method may be called from
+any thread: while somebody drives, what is asked is done between two turns of that thread, and the caller waits for it.
+
+Two ways to drive
+-----------------
+* `drive` stays until all runs rest, and returns how each ended. More runs may be added meanwhile, and afterwards it may
+  be called again.
+* `serve` stays until `interrupt`, also when there is nothing to do: the thread of a service. `wait` gives the ending of
+  one run to whoever started it.
+
+A run that is in the hands of a driver can't be taken over by another one; leaving the `with` of a driver lets go of all
+of them, and whoever resumes a run goes on from its log.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar, cast
+
+from sagactl.core.records import AT_REST, Disposition, Operation, Operator, Request, Resolution, Verb
+from sagactl.engine.ending import Ending, Why
+from sagactl.errors import NotFoundError, RefusedError
+from sagactl.identity import make_request_id, who_am_i
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+    from types import TracebackType
+
+    from sagactl.core.canonical import Json
+    from sagactl.core.saga import Saga
+    from sagactl.engine.calls import CallUnderWay
+    from sagactl.engine.driver import Driver as Engine
+    from sagactl.engine.settings import Committed
+    from sagactl.log.base import Log, NewRun
+
+ENDINGS_MAX: Final = 10_000
+"""How many endings `wait` still knows after the runs have gone; the oldest are forgotten first."""
+
+T = TypeVar("T")
+
+
+class Home(Protocol):
+    """What a driver needs of its project."""
+
+    def log(self) -> Log:
+        """Return the log."""
+        ...
+
+    def make_run(self, saga: Saga, inputs: object, *, key: str | None, requested_by: str) -> NewRun:
+        """Return what a run begins with; raises InvalidError."""
+        ...
+
+    def read(self, run_id: str) -> Committed:
+        """Return what the log says of a run."""
+        ...
+
+
+class Driver:
+    """Drives runs of one project; see the essay above. A context manager, which lets go of its runs at the end."""
+
+    def __init__(self, home: Home, make_engine: Callable[[], Engine]) -> None:
+        self._home = home
+        self._make_engine = make_engine
+        self._engine: Engine | None = None
+        self._condition = threading.Condition()
+        self._thread: int | None = None
+        """Who drives; None while nobody does."""
+        self._is_serving = False
+        self._is_stopping = False
+        self._held: set[str] = set()
+        """Runs in our hands: the engine's, as the other threads may know it."""
+        self._asked: dict[str, Request] = {}
+        self._refused: dict[str, RefusedError] = {}
+        self._tasks: list[Future[object]] = []
+        self._round: dict[str, Ending] = {}
+        self._endings: dict[str, Ending] = {}
+        self._failure: BaseException | None = None
+        self._listeners: list[Callable[[Committed], None]] = [self._watch]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # What is to be driven
+
+    def start(
+        self,
+        saga: Saga,
+        inputs: Mapping[str, object] | Json = None,
+        *,
+        key: str | None = None,
+        requested_by: str | None = None,
+    ) -> str:
+        """Create a run of *saga*, to be driven here, and return its id.
+
+        A *key* makes a second `start` the same run, for ever: its id is returned, nothing is called, and its ending has
+        `why` `EXISTING` (E8). Raises InvalidError where the inputs don't fit, RefusedError where the key belongs to
+        other inputs.
+        """
+        new = self._home.make_run(
+            saga, {} if inputs is None else inputs, key=key, requested_by=requested_by or who_am_i()
+        )
+
+        def create(engine: Engine) -> str:
+            creation = engine.create(new, saga)
+            if creation.is_new:
+                self._held.add(creation.run_id)
+            elif creation.run_id not in self._held:
+                self._note(self._read_ending(creation.run_id, Why.EXISTING))
+            return creation.run_id
+
+        return self._do(create)
+
+    def resume(self, run_id: str) -> None:
+        """Carry on with a run from its log; one that is at rest is only reported.
+
+        Raises BusyError while another driver has it, NotFoundError.
+        """
+        log = self._home.log()
+        if log.row(run_id).status in AT_REST and not log.requests([run_id]):
+            with self._condition:
+                self._note(self._read_ending(run_id, Why.AT_REST))
+            return
+        self._do(partial(self._adopt, run_id))
+
+    def rollback(self, run_id: str, *, reason: str | None = None, past_pivot: bool = False) -> None:
+        """Undo what a run has done; see `ask`."""
+        self.ask(run_id, make_request(Verb.ROLLBACK, reason=reason, past_pivot=past_pivot))
+
+    def cancel(self, run_id: str, *, reason: str | None = None) -> None:
+        """Turn a run around before its pivot; see `ask`."""
+        self.ask(run_id, make_request(Verb.CANCEL, reason=reason))
+
+    def terminate(self, run_id: str, *, reason: str) -> None:
+        """End a run as it stands, with nothing undone; see `ask`."""
+        self.ask(run_id, make_request(Verb.TERMINATE, reason=reason))
+
+    def ask(self, run_id: str, request: Request) -> None:
+        """Write a request down, to be answered by the rules when the run is driven (E22).
+
+        A refusal is recorded like any answer, and comes as the `error` of the run's ending. Raises NotFoundError, and
+        BusyError while another driver has the run: that one will answer.
+        """
+        self._home.log().ask(run_id, request)
+        with self._condition:
+            self._asked[run_id] = request
+        self._do(partial(self._adopt, run_id))
+
+    def _adopt(self, run_id: str, engine: Engine) -> None:
+        if run_id in self._held:
+            return
+        engine.adopt(run_id)
+        self._held.add(run_id)
+
+    def subscribe(self, listener: Callable[[Committed], None]) -> None:
+        """Tell *listener* of records once they are durable, on the driving thread; subscribe before runs are added.
+
+        What it raises is logged (logger `sagactl`) and costs no run anything. While it works, nothing else happens.
+        """
+        self._listeners.append(listener)
+
+    # Driving
+
+    def drive(self, *, only_record: bool = False) -> dict[str, Ending]:
+        """Drive all runs until each rests or waits for something that isn't waited for here; return how each ended.
+
+        With *only_record*, answers to requests are made durable and nothing else is begun. Raises StorageError at the
+        first trouble with the log, LeaseLostError when leases can't be kept: then nothing more was called, and the runs
+        can be resumed.
+        """
+        self._turn(is_serving=False, only_record=only_record)
+        with self._condition:
+            endings, self._round = self._round, {}
+        return endings
+
+    def serve(self) -> None:
+        """Drive runs until `interrupt`, and stay while there are none; raises as `drive`. `wait` gives the endings."""
+        self._turn(is_serving=True, only_record=False)
+
+    def wait(self, run_id: str, timeout_seconds: float | None = None) -> Ending:
+        """Return the ending of a run that another thread drives.
+
+        Raises TimeoutError, NotFoundError where the run isn't driven here, and whatever ended the driving.
+        """
+        with self._condition:
+            if not self._condition.wait_for(lambda: run_id not in self._held, timeout_seconds):
+                raise TimeoutError(f"run {run_id} has not ended within {timeout_seconds} seconds")
+            if run_id in self._endings:
+                return self._endings[run_id]
+            if self._failure is not None:
+                raise self._failure
+        raise NotFoundError(f"run {run_id} is not driven here", code="no-such-run", hint=f"sagactl show {run_id}")
+
+    def interrupt(self) -> None:
+        """Start nothing new, let running calls settle within the grace, then let go of all runs (E17).
+
+        From any thread or signal handler. `drive` and `serve` return; the runs can be resumed.
+        """
+        self._is_stopping = True
+        engine = self._engine
+        if engine is not None:
+            engine.interrupt()
+
+    def close(self) -> None:
+        """Let go of all runs, after whoever drives has returned."""
+        with self._condition:
+            if self._thread is not None:
+                self.interrupt()
+                self._condition.wait_for(lambda: self._thread is None)
+            is_holding = bool(self._held)
+        if is_holding:
+            self.drive(only_record=True)
+
+    def calls_under_way(self) -> list[CallUnderWay]:
+        """Return the calls that were started and have not answered."""
+        return [] if self._engine is None else self._engine.calls_under_way()
+
+    # One thread drives, the others leave tasks to it
+
+    def _do(self, action: Callable[[Engine], T]) -> T:
+        """Do something with the engine, here or on the thread that drives; raises what it raises."""
+        with self._condition:
+            engine = self._get_engine()
+            if self._thread is None or self._thread == threading.get_ident():
+                return action(engine)
+            from concurrent.futures import Future
+
+            task: Future[T] = Future()
+            self._tasks.append(cast("Future[object]", task))
+            engine.post(partial(self._perform, task, action))
+        return task.result()
+
+    def _perform(self, task: Future[T], action: Callable[[Engine], T]) -> None:
+        with self._condition:
+            self._tasks.remove(cast("Future[object]", task))
+            try:
+                task.set_result(action(self._get_engine()))
+            except Exception as error:  # the caller's to handle, whose thread is another one
+                task.set_exception(error)
+
+    def _get_engine(self) -> Engine:
+        if self._engine is None:
+            self._engine = self._make_engine()
+            self._engine.subscribe(self._tell)
+        return self._engine
+
+    def _turn(self, *, is_serving: bool, only_record: bool) -> None:
+        with self._condition:
+            if self._thread is not None:
+                raise RuntimeError("another thread drives already")
+            self._thread, self._is_serving, self._failure = threading.get_ident(), is_serving, None
+            engine = self._get_engine()
+            begins_nothing = only_record or self._is_stopping
+        try:
+            engine.drive(only_record=begins_nothing, is_over=self._is_over)
+        except BaseException as error:
+            self._fail(error)
+            raise
+
+    def _is_over(self, endings: dict[str, Ending]) -> bool:
+        with self._condition:
+            for run_id in list(endings):
+                self._note(endings.pop(run_id))
+            if self._held or self._tasks or (self._is_serving and not self._is_stopping):
+                return False
+            self._leave()
+            return True
+
+    def _leave(self) -> None:
+        """From now on nobody drives; an engine drives once, so the next one needs another."""
+        self._thread, self._engine, self._is_serving, self._is_stopping = None, None, False, False
+        self._condition.notify_all()
+
+    def _fail(self, error: BaseException) -> None:
+        with self._condition:
+            self._failure = error
+            self._held.clear()
+            tasks, self._tasks = self._tasks, []
+            self._leave()
+        for task in tasks:
+            task.set_exception(error)
+
+    # What others are told
+
+    def _note(self, ending: Ending) -> None:
+        run_id = ending.run_id
+        self._asked.pop(run_id, None)
+        refused = self._refused.pop(run_id, None)
+        ending = ending if refused is None or ending.error else replace(ending, error=refused)
+        self._held.discard(run_id)
+        if not self._is_serving:
+            self._round[run_id] = ending
+        self._endings.pop(run_id, None)
+        self._endings[run_id] = ending
+        if len(self._endings) > ENDINGS_MAX:
+            del self._endings[next(iter(self._endings))]
+        self._condition.notify_all()
+
+    def _read_ending(self, run_id: str, why: Why) -> Ending:
+        return Ending(run_id, self._home.read(run_id).summary, why)
+
+    def _tell(self, committed: Committed) -> None:
+        for listener in self._listeners:
+            try:
+                listener(committed)
+            except Exception:
+                import logging
+
+                logging.getLogger("sagactl").exception("a listener failed on records of run %s", committed.run_id)
+
+    def _watch(self, committed: Committed) -> None:
+        """Find the answers to what was asked through this driver."""
+        request = self._asked.get(committed.run_id)
+        if request is None:
+            return
+        for record in committed.records:
+            if isinstance(record, Operator) and record.request.id == request.id:
+                if record.disposition is Disposition.REFUSED:
+                    hint = f"sagactl show {committed.run_id}"
+                    self._refused[committed.run_id] = RefusedError(
+                        f"run {committed.run_id}: {record.detail}", hint=hint
+                    )
+                self._asked.pop(committed.run_id, None)
+
+
+def make_request(
+    verb: Verb,
+    *,
+    reason: str | None,
+    operation: Operation | None = None,
+    resolution: Resolution | None = None,
+    output: Json = None,
+    past_pivot: bool = False,
+) -> Request:
+    """Return a new request in the name of who is logged in."""
+    return Request(make_request_id(), verb, who_am_i(), reason, operation, resolution, output, past_pivot)

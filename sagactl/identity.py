@@ -1,0 +1,43 @@
+"""What is made up once and then known by: ids of runs and requests, who asks, and keys that callers choose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import SystemRandom
+from typing import Final
+
+from sagactl.core.keys import RUN_ALPHABET
+from sagactl.errors import InvalidError
+
+RUN_ID_LENGTH: Final = 13
+REQUEST_ID_BYTES: Final = 12
+KEY_LENGTH_MAX: Final = 255
+
+_SYSTEM: Final = SystemRandom()
+
+
+def make_run_id(choose: Callable[[Sequence[str]], str] = _SYSTEM.choice) -> str:
+    """Return a new run id: 13 random characters without look-alikes, some 63 bits."""
+    return "".join(choose(RUN_ALPHABET) for _ in range(RUN_ID_LENGTH))
+
+
+def make_request_id() -> str:
+    """Return a new id for an operator's request."""
+    return _SYSTEM.randbytes(REQUEST_ID_BYTES).hex()
+
+
+def check_key(key: str, name: str) -> None:
+    """Raise InvalidError unless *key* is 1 to `KEY_LENGTH_MAX` printable characters."""
+    if not (0 < len(key) <= KEY_LENGTH_MAX and key.isprintable()):
+        message = f"{name} takes 1 to {KEY_LENGTH_MAX} printable characters, and this has {len(key)}"
+        raise InvalidError(message, code="bad-key")
+
+
+def who_am_i() -> str:
+    """Return who is recorded for what is asked here."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        return "unknown"
