@@ -258,12 +258,13 @@ class Project:
             definition=write_definition(saga),
             input=value,
             requested_by=requested_by,
-            key=key if key is not None else self._run_key(saga, value),
+            key=key if key is not None else self.run_key(saga, value),
             key_is_explicit=key is not None,
             deadline_ms=None if saga.run_timeout_ms is None else SystemClock().now_ms() + saga.run_timeout_ms,
         )
 
-    def _run_key(self, saga: Saga, value: Json) -> str | None:
+    def run_key(self, saga: Saga, value: Json) -> str | None:
+        """Return the key that *saga* gives a run with the checked input *value*, or None; raises InvalidError."""
         from sagactl.core.canonical import canonical
         from sagactl.core.template import ExpressionError, render
         from sagactl.identity import check_key

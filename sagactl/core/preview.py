@@ -83,18 +83,43 @@ class Preview:
         """Return what the rollback does, in its order, when the step fails for certain."""
         if not self.turns_back(step_id) or step_id not in self.numbers:
             return []
-        return [self._undone_at(place, step_id) for place in _places(self._mask_of(step_id))]
+        own = self._lines.own.get(step_id, 0) if self.saga.by_id[step_id].foreach is None else 0
+        certain = self._lines.before[step_id] | own
+        return [self._undone_at(place, certain) for place in _places(self._mask_of(step_id))]
+
+    def undone_if_one_fails(self, steps: Sequence[str]) -> list[Undone]:
+        """Return the same for steps of one group (see `groups`): what only some of them undo is not certain."""
+        if len(steps) == 1:
+            return self.undone_if_fails(steps[0])
+        mask = 0
+        for step_id in steps:
+            mask |= self._mask_of(step_id)
+        return [self._undone_at(place, self._lines.before[steps[0]]) for place in _places(mask)]
+
+    @cached_property
+    def groups(self) -> list[tuple[str, ...]]:
+        """Return the steps that turn the run back, those side by side with the same before and beside them together."""
+        groups: list[list[str]] = []
+        last: tuple[int, int] | None = None
+        for step_id in self.numbers:
+            if not self.turns_back(step_id):
+                continue
+            around = self._lines.before[step_id], self._mask_of(step_id) | self._lines.own.get(step_id, 0)
+            if around == last:
+                groups[-1].append(step_id)
+            else:
+                groups.append([step_id])
+            last = around
+        return [tuple(group) for group in groups]
 
     def count_undone(self, step_id: str) -> int:
         """Return how many steps that is; costs less than to list them."""
         return self._mask_of(step_id).bit_count() if self.turns_back(step_id) and step_id in self.numbers else 0
 
-    def _undone_at(self, place: int, failed: str) -> Undone:
+    def _undone_at(self, place: int, certain: int) -> Undone:
         found = self.undo_order[len(self.undo_order) - 1 - place]
         may_be_skipped = self.saga.by_id[found.step].when is not None and self.given_of(found.step).when is None
-        is_itself = found.step == failed and self.saga.by_id[failed].foreach is None
-        is_certain = is_itself or (bool(self._lines.before[failed] >> place & 1) and not may_be_skipped)
-        return Undone(found.step, is_certain, found.reason)
+        return Undone(found.step, bool(certain >> place & 1) and not may_be_skipped, found.reason)
 
     def _mask_of(self, step_id: str) -> int:
         everything = (1 << len(self.undo_order)) - 1

@@ -1,0 +1,82 @@
+"""`sagactl plan FILE`: every call a run would make, and what a failure would undo; nothing is called."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sagactl.app import check_input, guard_stdout
+from sagactl.cli.follow import write_document
+from sagactl.cli.inputs import read_inputs
+from sagactl.cli.options import Output, make_app
+from sagactl.cli.session import Session, open_session
+from sagactl.cli.streams import answer_stream, write_line
+from sagactl.cli.views.plan import Plan, render_plan, write_plan
+from sagactl.core.canonical import Json, digest
+from sagactl.core.definition import write_definition
+from sagactl.core.filled import fill_in
+from sagactl.core.preview import preview, read_given
+from sagactl.errors import ExitCode
+
+if TYPE_CHECKING:
+    from sagactl.spec.load import Loaded
+
+app = make_app()
+
+
+@app.command()
+def plan(
+    context: typer.Context,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A saga file, or the name of a saga in sagas/.")],
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("-i", "--input", metavar="NAME=TEXT", help="An input: name=text, name:=json, name=@file."),
+    ] = None,
+    inputs_file: Annotated[
+        str | None, typer.Option("--inputs", metavar="FILE|-", help="All inputs, as JSON or YAML.")
+    ] = None,
+    show_inputs: Annotated[bool, typer.Option("--show-inputs", help="Also the arguments of each call.")] = False,
+) -> int:
+    """Show every call that a run would make, in order, and what a failure would undo. Nothing is called or written.
+
+    Lines with one number run at the same time. Without inputs the plan is that of the definition alone; with them
+    `when`, `foreach` and arguments that hang on nothing else have their values.
+
+    Examples:
+      sagactl plan onboarding
+
+      sagactl plan onboarding -i email=ada@example.com -i amount:=4900 --show-inputs
+    """
+    guard_stdout()
+    path = Path(file) if Path(file).is_file() else None
+    with open_session(context, path) as session:
+        has_input = bool(inputs) or inputs_file is not None
+        value = read_inputs(inputs or [], inputs_file) if has_input else None
+        loaded = session.app.load_saga(session.app.find_saga(file))
+        made = _make_plan(session, loaded, value, has_input=has_input)
+        if session.output is Output.TEXT:
+            write_line(answer_stream(), render_plan(made, style=session.style, shows_inputs=show_inputs))
+        else:
+            write_document(write_plan(made))
+        return ExitCode.OK
+
+
+def _make_plan(session: Session, loaded: Loaded, value: Json, *, has_input: bool) -> Plan:
+    saga = loaded.saga
+    evaluator = session.app.evaluator(saga)
+    base = Plan(preview(saga), digest(write_definition(saga)), warnings=loaded.warnings)
+    if not has_input:
+        return replace(base, filled=fill_in(saga, {}, {}, evaluator))
+    checked = check_input(saga, value)
+    given = read_given(saga, checked, evaluator)
+    return replace(
+        base,
+        preview=preview(saga, given),
+        has_input=True,
+        input=checked,
+        run_key=session.app.run_key(saga, checked),
+        filled=fill_in(saga, given, {"input": checked}, evaluator),
+    )
