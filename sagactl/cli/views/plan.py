@@ -152,7 +152,7 @@ def _list_failures(preview: Preview, style: Style) -> Iterator[str]:
     for number, line in enumerate(lines):
         if is_long and number == len(head):
             hidden = sum(map(len, groups)) - sum(map(len, head)) - sum(map(len, tail))
-            yield f"  ... and {plural(hidden, 'step')} more, all of them in -o json"
+            yield f"  ... {plural(hidden, 'step')} more, all in -o json"
         yield from _hang(style.show(line), style)
     if any("[" in line.split(" fails: ", 1)[-1] for line in lines):
         yield style.paint("  in brackets: if it has run by then", Hue.DIM)
