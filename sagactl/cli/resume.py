@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from sagactl.app import guard_stdout
+from sagactl.cli.dry_run import show_foresight
 from sagactl.cli.follow import (
     code_of_ending,
     drive,
@@ -36,6 +37,7 @@ def resume(
     run: Annotated[str | None, typer.Argument(metavar="RUN", help="A run's id or a prefix of it.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every run that is not at rest.")] = False,
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Don't stay for timers; end with 12.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be called next.")] = False,
 ) -> int:
     """Carry on with a run that was interrupted, from its log.
 
@@ -44,12 +46,18 @@ def resume(
     Examples:
       sagactl resume 7kq2m9
 
+      sagactl resume 7kq2m9 --dry-run
+
       sagactl resume --all
     """
     guard_stdout()
     if everything == (run is not None):
         raise UsageError("resume takes a run or --all", hint="sagactl list")
+    if dry_run and run is None:
+        raise UsageError("--dry-run takes one run", hint="sagactl list")
     with open_session(context) as session:
+        if dry_run and run is not None:
+            return show_foresight(session, select_run(session.app.log(read_only=True), run), None)
         if run is None:
             return _resume_all(session, waits=not no_wait)
         return _resume_one(session, select_run(session.app.log(), run, changes=True), waits=not no_wait)

@@ -1,0 +1,64 @@
+"""`--dry-run` of a command that drives a run: what it would call, from the log alone; nothing is written or called."""
+
+from __future__ import annotations
+
+from sagactl.app import is_dead
+from sagactl.cli.follow import make_scene, write_document
+from sagactl.cli.options import Output
+from sagactl.cli.session import Session, now_ms
+from sagactl.cli.streams import answer_stream, write_line
+from sagactl.cli.views.foresight import render_foresight, write_foresight
+from sagactl.core.evolve import replay
+from sagactl.core.foresight import Foresight, Situation, foresee_resume, foresee_rollback
+from sagactl.core.records import Disposition, Request
+from sagactl.core.state import RunState
+from sagactl.errors import ExitCode, RefusedError
+from sagactl.log.base import RunRow
+
+
+def foresee(session: Session, row: RunRow, request: Request | None) -> Foresight:
+    """Return what asking *request* of a run, or resuming it, would lead to."""
+    from sagactl.engine.run import find_missing_tools
+
+    project = session.app
+    saga = project.saga_of(row)
+    is_driven = row.holder is not None and not is_dead(row.holder)
+    situation = Situation(
+        now_ms=now_ms(),
+        slots=project.config.calls_max,
+        missing_tools=find_missing_tools(saga, project.toolbox),
+        is_driven=is_driven,
+    )
+    state, evaluator = _read(session, row), project.evaluator(saga)
+    if request is None:
+        return foresee_resume(saga, state, evaluator, situation)
+    return foresee_rollback(saga, state, request, evaluator, situation)
+
+
+def _read(session: Session, row: RunRow) -> RunState:
+    """Return the run's state; each caller gets its own, as a foresight consumes it."""
+    saga = session.app.saga_of(row)
+    return replay(saga, (stored.record for stored in session.app.records(row.run_id)))
+
+
+def show_foresight(session: Session, row: RunRow, request: Request | None) -> ExitCode:
+    """Write what would be called; raises RefusedError where the request itself would be refused."""
+    foresight = foresee(session, row, request)
+    answer = foresight.answer
+    if answer is not None and answer.disposition is Disposition.REFUSED:
+        raise RefusedError(f"run {row.run_id}: {answer.detail}", hint=f"sagactl show {row.run_id}")
+    scene = make_scene(session, session.app.saga_of(row), _read(session, row))
+    verb = None if request is None else request.verb
+    if session.output is Output.TEXT:
+        write_line(answer_stream(), render_foresight(scene, foresight, verb=verb))
+    else:
+        write_document(write_foresight(scene, foresight, verb=verb))
+    return ExitCode.OK
+
+
+def describe_foresight(session: Session, row: RunRow, foresight: Foresight, *, shown_max: int) -> str:
+    """Return what a rollback would call as text for stderr."""
+    from dataclasses import replace
+
+    scene = make_scene(session, session.app.saga_of(row), _read(session, row))
+    return render_foresight(replace(scene, style=session.progress_style), foresight, shown_max=shown_max)
