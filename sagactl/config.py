@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
+from sagactl.core.dataclass import dataclass
 from sagactl.core.world import CALLS_MAX
 from sagactl.errors import InvalidError
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import click
@@ -18,6 +17,7 @@ import typer.core
 import typer.main
 
 from sagactl.cli.options import Globals, Output, shared_options
+from sagactl.core.dataclass import dataclass
 from sagactl.errors import ExitCode, InternalError, SagactlError, StorageError, UsageError
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 import click
 import typer
+
+from sagactl.core.dataclass import dataclass
 
 
 class Output(StrEnum):

@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import IO
@@ -19,6 +18,7 @@ from sagactl.app import Project, open_project
 from sagactl.cli.options import Globals, Output
 from sagactl.cli.streams import answer_stream, supports_unicode
 from sagactl.cli.views.style import Style
+from sagactl.core.dataclass import dataclass
 
 WIDTH_WITHOUT_TERMINAL = 80
 

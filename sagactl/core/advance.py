@@ -7,8 +7,9 @@ transaction (E2), and only then make the calls it names (E1).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from sagactl.core.dataclass import dataclass
 from sagactl.core.evolve import evolve
 from sagactl.core.machine import decide
 from sagactl.core.records import Record, Timer

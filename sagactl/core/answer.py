@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from sagactl.core.canonical import Json
+from sagactl.core.dataclass import dataclass
 from sagactl.core.records import Failure, OutcomeKind, ProbeAnswer
 
 

@@ -9,10 +9,11 @@ known, so what hangs on the action's output is shown as it is written.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sagactl.core.advance import advance
 from sagactl.core.canonical import Json
+from sagactl.core.dataclass import dataclass
 from sagactl.core.evolve import evolve
 from sagactl.core.operators import answer_request
 from sagactl.core.partial import render_partly

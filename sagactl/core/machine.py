@@ -19,12 +19,13 @@ the saga.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 from sagactl.core import backward
 from sagactl.core.calls import Candidate, candidates, make_call, make_probe
 from sagactl.core.canonical import Json, NotJsonError, canonical
+from sagactl.core.dataclass import dataclass
 from sagactl.core.operators import answer_request
 from sagactl.core.policy import has_key_expired
 from sagactl.core.records import (

@@ -8,12 +8,12 @@ then: for certain the steps that it needed, and, of those that run beside it, wh
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
 from sagactl.core.backward import Treatment, plan_rollback, treat, why_left
 from sagactl.core.canonical import Json
+from sagactl.core.dataclass import dataclass
 from sagactl.core.partial import is_known
 from sagactl.core.rehearsal import BlankEvaluator, begin_imagined, blank_saga, rehearse
 from sagactl.core.saga import CompensateFailed, Saga, Step, StepClass

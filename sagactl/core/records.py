@@ -7,11 +7,11 @@ something was recorded, and order is never taken from them but from the sequence
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple, TypeAlias
 
 from sagactl.core.canonical import Json
+from sagactl.core.dataclass import dataclass
 
 
 class Direction(StrEnum):

@@ -11,11 +11,12 @@ what can't be known is replaced by something that decides nothing.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from sagactl.core.advance import advance
 from sagactl.core.canonical import Json
+from sagactl.core.dataclass import dataclass
 from sagactl.core.evolve import evolve
 from sagactl.core.records import (
     Direction,

@@ -7,12 +7,13 @@ tools are part of it, so that a run which keeps its saga keeps its meaning over 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from functools import cached_property
 from typing import Final
 
 from sagactl.core.canonical import Json
+from sagactl.core.dataclass import dataclass
 from sagactl.core.template import Template
 
 STEPS_MAX: Final = 2_000

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final, Protocol, TypeAlias, cast
 
 from sagactl.core.canonical import Json, canonical
+from sagactl.core.dataclass import dataclass
 
 ROOTS: Final = frozenset({"input", "steps", "item", "index", "run", "args", "output", "secrets"})
 SECRET_MARK: Final = "$secret"  # noqa: S105 - a key, no secret

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from sagactl.core.canonical import Json
+from sagactl.core.dataclass import dataclass
 from sagactl.core.records import Intent, Operation, Probe, Record, RunStatus, TimerKind
 from sagactl.core.template import Evaluator
 

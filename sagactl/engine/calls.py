@@ -8,9 +8,10 @@ can't be told. Nothing else of that operation starts before the call has really 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sagactl.core.answer import Answer, ProbeReply
+from sagactl.core.dataclass import dataclass
 from sagactl.core.records import Failure, Operation, OutcomeKind, ProbeAnswer
 from sagactl.engine.clock import Clock
 from sagactl.engine.workers import AsyncJob, Workers

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sagactl.core.canonical import Json
+from sagactl.core.dataclass import dataclass
 from sagactl.core.evolve import evolve
 from sagactl.core.records import Disposition, Operation, Operator, Record
 from sagactl.core.saga import Saga, ToolFacts

@@ -25,10 +25,11 @@ lies beside the log. So the chain finds accidents for certain, and people only i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from sagactl.core.canonical import digest
+from sagactl.core.dataclass import dataclass
 from sagactl.core.records import (
     Disposition,
     DriverClaimed,

@@ -10,10 +10,11 @@ All implementations pass the one suite in `tests/log/contract.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Protocol
 
 from sagactl.core.canonical import Json
+from sagactl.core.dataclass import dataclass
 from sagactl.core.records import Cause, Direction, Failure, Holder, Operation, Record, Request, RunStatus
 from sagactl.core.summary import Summary
 

@@ -24,13 +24,13 @@ that must be written now is not lost over the wording of a message.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 from json import JSONDecoder
 from typing import Any, Final, NamedTuple
 
 from sagactl.core.canonical import canonical
+from sagactl.core.dataclass import dataclass
 from sagactl.core.records import (
     RECORD_TYPES,
     Cause,

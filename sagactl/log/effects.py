@@ -7,9 +7,9 @@ when the run ends. An operation has one open letter at most.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from sagactl.core.dataclass import dataclass
 from sagactl.core.records import (
     Decision,
     DecisionKind,

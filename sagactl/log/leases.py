@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Final
 
+from sagactl.core.dataclass import dataclass
 from sagactl.core.records import Holder
 from sagactl.log.base import LEASE_MS
 from sagactl.log.holder import is_dead, read_boot_id

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 
 from sagactl.core.canonical import Json, canonical, digest
+from sagactl.core.dataclass import dataclass
 from sagactl.core.records import AT_REST, Holder, Record, Request, RunStatus
 from sagactl.log.audit import WHOLE_LOG, Evidence, Letter, verify_run
 from sagactl.log.base import (

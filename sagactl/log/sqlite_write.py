@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from sagactl.core.canonical import canonical, digest
+from sagactl.core.dataclass import dataclass
 from sagactl.core.records import Holder, Record, Request
 from sagactl.log.base import Batch, Captured, Creation, Lease, NewRun, RunRow
 from sagactl.log.chain import Link, encode_all, genesis_hash, link

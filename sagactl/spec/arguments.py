@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from sagactl.core.canonical import Json
+from sagactl.core.dataclass import dataclass
 from sagactl.core.saga import ToolFacts
 from sagactl.core.template import SECRET_MARK, Literal, Path, TemplateSyntaxError, parse_template
 from sagactl.spec.expressions import PlacedExpression

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from math import isfinite
 from typing import Any, Final
 
 from sagactl.core.canonical import Json
+from sagactl.core.dataclass import dataclass
 from sagactl.core.template import ROOTS, ExpressionError, Path, Reference, Scope, parse_expression
 from sagactl.errors import InvalidError
 from sagactl.spec.schema_types import Types

@@ -8,11 +8,12 @@ the expressions need both, the arguments need the expressions.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from sagactl.core.canonical import Json
+from sagactl.core.dataclass import dataclass
 from sagactl.core.saga import Saga, StepClass
 from sagactl.core.template import Reference
 from sagactl.spec.arguments import COMPARISONS_MAX, CallSite, check_arguments, check_secrets

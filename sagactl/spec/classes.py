@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from sagactl.core.dataclass import dataclass
 from sagactl.core.saga import CompensateFailed, OnUnknown, StepClass, ToolFacts
 from sagactl.spec.draft import DraftPolicy, DraftStep, DraftUndo, Placed
 from sagactl.spec.expressions import node_of

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Generic, TypeVar
 
+from sagactl.core.dataclass import dataclass
 from sagactl.core.saga import CompensateFailed, OnUnknown
 from sagactl.spec.positions import Entry, MapNode
 from sagactl.spec.source import Span

@@ -14,12 +14,12 @@ which count as satisfied in the schema of a tool: tools check their arguments ag
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import Final, TypeAlias, cast
 
 from sagactl.core.canonical import Json, canonical
+from sagactl.core.dataclass import dataclass
 from sagactl.core.template import Path
 from sagactl.schemas.formats import FORMATS
 from sagactl.schemas.patterns import UnsafePatternError, compile_pattern, matches

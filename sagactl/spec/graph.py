@@ -8,10 +8,10 @@ an integer, so two thousand steps cost half a megabyte.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+from sagactl.core.dataclass import dataclass
 from sagactl.spec.draft import DraftStep, Placed
 from sagactl.spec.findings import Findings
 from sagactl.spec.visible import quote

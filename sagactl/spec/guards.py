@@ -18,9 +18,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from sagactl.core.dataclass import dataclass
 from sagactl.core.template import Reference, parse_expression
 
 DEPTH_MAX: Final = 32

@@ -6,8 +6,8 @@ Nothing is called, fetched or written. Neither jsonschema nor rich is needed, an
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from sagactl.core.dataclass import dataclass
 from sagactl.core.saga import Saga, ToolFacts
 from sagactl.spec.check import check_saga
 from sagactl.spec.classes import Toolset, WhyMissing

@@ -12,11 +12,12 @@ limits, ends the reading.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from typing import Any, Final, TypeAlias, cast
 
 from sagactl.core.canonical import NESTING_MAX, Json
+from sagactl.core.dataclass import dataclass
 from sagactl.spec.findings import Findings
 from sagactl.spec.scalars import BadNumberError, read_plain
 from sagactl.spec.source import Source, Span

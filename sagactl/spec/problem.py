@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from sagactl.core.dataclass import dataclass
 from sagactl.errors import InvalidError
 
 PROBLEMS_MAX: Final = 1_000

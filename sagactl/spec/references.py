@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Final
 
 from sagactl.core.canonical import Json
+from sagactl.core.dataclass import dataclass
 from sagactl.core.template import Expression, Path
 from sagactl.spec.expressions import PlacedExpression
 from sagactl.spec.findings import Findings

@@ -7,11 +7,11 @@ something open, or is cleverer than this module, the answer is "unknown", and th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final, TypeAlias
 
 from sagactl.core.canonical import Json
+from sagactl.core.dataclass import dataclass
 from sagactl.spec.visible import quote
 
 Types: TypeAlias = frozenset[str]

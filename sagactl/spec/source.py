@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal, TypeAlias
 
+from sagactl.core.dataclass import dataclass
 from sagactl.core.saga import FILE_BYTES_MAX
 
 _LINE_END: Final = re.compile(r"\r\n|\n|\r")

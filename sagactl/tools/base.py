@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Protocol
 
 from sagactl.core.answer import Answer, ProbeReply
 from sagactl.core.canonical import Json
+from sagactl.core.dataclass import dataclass
 from sagactl.core.records import Operation
 from sagactl.core.saga import ToolFacts
 

@@ -6,12 +6,13 @@ import inspect
 import re
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
 from decimal import Decimal
 from typing import Final, Union, cast, get_args, get_origin
 
 from sagactl.core.canonical import Json, NotJsonError
+from sagactl.core.dataclass import dataclass
 from sagactl.core.keys import TOOL_NAME
 from sagactl.core.saga import ToolFacts
 from sagactl.errors import PluginError

@@ -14,12 +14,12 @@ import hashlib
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from inspect import cleandoc
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Final
 
+from sagactl.core.dataclass import dataclass
 from sagactl.tools.api import declarations_of, declared_in
 from sagactl.tools.capture import capturing
 from sagactl.tools.convert import bound_line

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from sagactl.core.dataclass import dataclass
 from sagactl.core.saga import ToolFacts
 from sagactl.errors import NotFoundError, PluginError
 from sagactl.tools.api import Declaration, declarations_of

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from sagactl.cli.views.style import Hue, Mark, Style, mark_width
 from sagactl.cli.views.text import pad, width_of, wrap
+from sagactl.core.dataclass import dataclass
 
 GAP: Final = "  "
 INDENT: Final = "  "

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from sagactl.cli.views.words import name_failure, name_place
 from sagactl.core.canonical import Json
+from sagactl.core.dataclass import dataclass
 from sagactl.core.records import Cause, Direction, NotUndone, Operation
 from sagactl.core.saga import Saga
 from sagactl.core.state import RunState

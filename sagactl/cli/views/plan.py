@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, cast
 
 from sagactl.cli.views.documents import Document
@@ -14,6 +14,7 @@ from sagactl.cli.views.style import Hue, Style
 from sagactl.cli.views.text import brief, plural, wrap
 from sagactl.cli.views.words import name_place
 from sagactl.core.canonical import Json
+from sagactl.core.dataclass import dataclass
 from sagactl.core.filled import Filled
 from sagactl.core.preview import Preview, Undone
 from sagactl.core.saga import Call, OnUnknown, Step, StepClass

@@ -8,7 +8,7 @@ run that is taken up again the history isn't repeated; one line says where it st
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import tzinfo
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from sagactl.cli.views.words import (
     name_reason,
     plain,
 )
+from sagactl.core.dataclass import dataclass
 from sagactl.core.records import (
     Cause,
     Decision,

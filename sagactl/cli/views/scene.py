@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import tzinfo
 
 from sagactl.cli.views.style import Style
+from sagactl.core.dataclass import dataclass
 from sagactl.core.records import RunCreated
 from sagactl.core.saga import Saga
 from sagactl.core.state import RunState

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, cast
 
 from sagactl.cli.views.documents import Document, write_list
@@ -13,6 +12,7 @@ from sagactl.cli.views.style import Hue, Style
 from sagactl.cli.views.text import brief, plural
 from sagactl.cli.views.times import show_rough
 from sagactl.core.canonical import Json
+from sagactl.core.dataclass import dataclass
 from sagactl.core.saga import ToolFacts
 
 TOOLS_SCHEMA: Final = "sagactl.tools/1"
