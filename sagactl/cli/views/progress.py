@@ -12,10 +12,10 @@ from dataclasses import field
 from datetime import tzinfo
 from typing import Any, Final
 
-from sagactl.cli.views.events import describe_request
+from sagactl.cli.views.events import describe, describe_request, place_in
 from sagactl.cli.views.style import Hue, Style
-from sagactl.cli.views.text import pad, plural
-from sagactl.cli.views.times import show_clock, show_duration
+from sagactl.cli.views.text import brief, pad, plural
+from sagactl.cli.views.times import show_clock, show_duration, show_seconds
 from sagactl.cli.views.words import (
     failed_place,
     name_cause,
@@ -53,8 +53,11 @@ from sagactl.core.summary import summarize
 from sagactl.core.transitions import Phase
 from sagactl.engine.settings import Committed
 
-QUIET_MS: Final = 30_000
-"""How long nothing is said of a call that goes on."""
+HEARTBEAT_LINES_MAX: Final = 3
+"""How many of the things that go on are named after a silence; the others are counted."""
+
+DEBUG: Final = 2
+"""The verbosity at which each record is told with all that it holds."""
 
 _WORD_COLUMNS: Final = 5
 _HUES: Final = {
@@ -84,9 +87,10 @@ class _Track:
     """What has been seen of one run: when operations began and why they failed last."""
 
     short_id: str
+    saga: Saga
     began_ms: dict[Operation, int] = field(default_factory=dict)
     under_way: dict[Operation, int] = field(default_factory=dict)
-    said_ms: dict[Operation, int] = field(default_factory=dict)
+    timers: dict[Operation, int] = field(default_factory=dict)
     attempts: dict[Operation, int] = field(default_factory=dict)
     failures: dict[Operation, Failure | None] = field(default_factory=dict)
     pending: set[Operation] = field(default_factory=set)
@@ -95,6 +99,7 @@ class _Track:
         """Remember what later lines need of *record*."""
         match record:
             case Intent(operation=operation):
+                self.timers.pop(operation, None)
                 self.began_ms.setdefault(operation, record.at_ms)
                 self.under_way[operation] = record.at_ms
                 self.attempts[operation] = record.attempt
@@ -105,8 +110,28 @@ class _Track:
                 lost = Failure("driver_lost", "the driver ended before the answer was recorded")
                 self.failures |= dict.fromkeys(self.under_way, lost)
                 self.under_way.clear()
+            case Probe(operation=operation):
+                self.timers.pop(operation, None)
+            case Timer(operation=operation):
+                self.timers[operation] = record.due_ms
+            case Decision(kind=DecisionKind.ROLLBACK | DecisionKind.STUCK) | Ended():
+                self.timers.clear()
             case _:
                 pass
+
+    def list_going_on(self, now_ms: int) -> Iterator[str]:
+        """Yield what is under way or waited for, the oldest first."""
+        for operation, since_ms in self.under_way.items():
+            attempt = self._say_attempt(operation, 0)
+            yield f"{name_operation(operation)} {show_seconds(now_ms - since_ms)}, {attempt}"
+        for operation, due_ms in self.timers.items():
+            attempt = self._say_attempt(operation, 1)
+            yield f"{name_operation(operation)} goes on in {show_seconds(due_ms - now_ms)}, {attempt}"
+
+    def _say_attempt(self, operation: Operation, after: int) -> str:
+        attempt = self.attempts.get(operation, 0) + (after if operation not in self.pending else 0)
+        limit = call_of(self.saga, operation).retry.max_attempts
+        return f"attempt {attempt} of {max(attempt, limit)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,15 +152,18 @@ class _News:
 
 
 class Progress:
-    """The lines about one run or several; *short_ids* says how runs are named, *names_runs* puts that on each line."""
+    """The lines about one run or several; *short_ids* says how runs are named, which lines do once there are several.
+
+    With a *verbosity* of 1 calls that begin, probes and timers are told as well; at 2 every record.
+    """
 
     def __init__(
-        self, *, style: Style, tz: tzinfo, short_ids: Mapping[str, str] | None = None, names_runs: bool = False
+        self, *, style: Style, tz: tzinfo, short_ids: Mapping[str, str] | None = None, verbosity: int = 0
     ) -> None:
         self._style = style
         self._tz = tz
         self._short_ids = dict(short_ids or {})
-        self._names_runs = names_runs
+        self._verbosity = verbosity
         self._tracks: dict[str, _Track] = {}
 
     def feed(self, committed: Committed) -> list[str]:
@@ -143,15 +171,22 @@ class Progress:
         track = self._tracks.get(committed.run_id)
         if track is None:
             short_id = self._short_ids.get(committed.run_id, committed.run_id[:6])
-            track = self._tracks[committed.run_id] = _Track(short_id)
+            track = self._tracks[committed.run_id] = _Track(short_id, committed.saga)
             if committed.first_seq == 1:
                 return self._begin(committed, track)
         lines = []
-        for record in committed.records:
+        for seq, record in enumerate(committed.records, committed.first_seq):
             track.note(record)
             news = _News(committed.saga, committed.state, track)
-            lines += [self._write(record.at_ms, track, line) for line in _tell(record, news)]
+            told = [*_tell(record, news), *(_tell_more(record) if self._verbosity else ())]
+            lines += [self._write(record.at_ms, track, line) for line in told]
+            if self._verbosity >= DEBUG:
+                lines.append(self._write_whole(seq, record, track))
         return lines
+
+    def note(self, at_ms: int, text: str) -> str:
+        """Return a line about the runs that is no record."""
+        return self._write(at_ms, None, Line("note", text))
 
     def _begin(self, committed: Committed, track: _Track) -> list[str]:
         for record in committed.records:
@@ -163,26 +198,31 @@ class Progress:
         return [self._write(last.at_ms, track, line)]
 
     def heartbeat(self, now_ms: int) -> list[str]:
-        """Return a line for each call that has gone on for long since it began or was last spoken of."""
-        lines = []
-        for track in self._tracks.values():
-            for operation, since_ms in track.under_way.items():
-                if now_ms - max(since_ms, track.said_ms.get(operation, 0)) < QUIET_MS:
-                    continue
-                track.said_ms[operation] = now_ms
-                attempt = track.attempts[operation]
-                text = f"{name_operation(operation)} {show_duration(now_ms - since_ms)}, attempt {attempt}"
-                lines.append(self._write(now_ms, track, Line("wait", text)))
-        return lines
+        """Return lines for what is under way or waited for, after a silence."""
+        going_on = [(track, text) for track in self._tracks.values() for text in track.list_going_on(now_ms)]
+        lines = [self._write(now_ms, track, Line("wait", text)) for track, text in going_on[:HEARTBEAT_LINES_MAX]]
+        more = len(going_on) - HEARTBEAT_LINES_MAX
+        return [*lines, self._write(now_ms, None, Line("wait", f"and {more:,} more"))] if more > 0 else lines
 
-    def _write(self, at_ms: int, track: _Track, line: Line) -> str:
+    def _write(self, at_ms: int, track: _Track | None, line: Line) -> str:
         style = self._style
-        time = show_clock(at_ms, self._tz)
-        head = f"{time} {track.short_id} " if self._names_runs else f"{time} "
+        head = self._begin_line(at_ms, track)
         word = pad(line.word, _WORD_COLUMNS)
         room = max(style.columns - len(head) - len(word) - 2, 20)
         text = style.fit(style.show(line.text), room)
         return f"{style.paint(head, Hue.DIM)}{style.paint(word, _HUES.get(line.word, Hue.PLAIN))}  {text}"
+
+    def _begin_line(self, at_ms: int, track: _Track | None) -> str:
+        time = show_clock(at_ms, self._tz)
+        return f"{time} {track.short_id} " if track is not None and len(self._tracks) > 1 else f"{time} "
+
+    def _write_whole(self, seq: int, record: Record, track: _Track) -> str:
+        """Return a record with all that it holds, bounded, and secrets as their names; such a line is not cut."""
+        style = self._style
+        head = self._begin_line(record.at_ms, track)
+        return style.paint(
+            head + pad("debug", _WORD_COLUMNS) + "  " + style.show(_describe_whole(seq, record)), Hue.DIM
+        )
 
 
 def _say_resumed(saga: Saga, state: RunState) -> str:
@@ -198,6 +238,32 @@ def _tell(record: Record, news: _News) -> Iterator[Line]:
     teller = _TELLERS.get(type(record))
     if teller is not None:
         yield from teller(record, news)
+
+
+def _tell_more(record: Record) -> Iterator[Line]:
+    """Yield what is said of what only begins or waits, for whoever wants to know more."""
+    match record:
+        case Intent(operation=operation, attempt=attempt, asking=asking):
+            again = f", asked again ({asking})" if asking > 1 else ""
+            yield Line("call", f"{name_operation(operation)}, attempt {attempt}{again}: {record.tool}")
+        case Probe(operation=operation, answer=None):
+            yield Line("probe", f"{name_operation(operation)}, number {record.number}: {record.tool}")
+        case Timer(operation=operation, kind=kind) if kind is not TimerKind.RETRY:
+            yield Line("timer", f"{name_operation(operation)}, {kind} in {show_duration(record.due_ms - record.at_ms)}")
+        case DriverClaimed():
+            yield Line("drive", describe(record).words)
+        case _:
+            return
+
+
+def _describe_whole(seq: int, record: Record) -> str:
+    place = place_in(record)
+    name = "" if place is None else f" {name_place(*place)}"
+    text = f"#{seq}{name} {describe(record).words}"
+    if isinstance(record, Intent):
+        given = brief(record.arguments, joint="=")
+        text += f", tool {record.tool}, key {record.key}" + (f", {given}" if given else "")
+    return text
 
 
 def _tell_decided(record: StepDecided, _: _News) -> Iterator[Line]:

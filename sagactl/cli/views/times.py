@@ -63,6 +63,12 @@ def show_duration(duration_ms: int) -> str:
     return f"{hours // 24}d{hours % 24:02}h"
 
 
+def show_seconds(duration_ms: int) -> str:
+    """Return `8s`, `2m05s`, `1h04m`, for what is said of time that goes by."""
+    seconds = max(0, duration_ms) // 1000
+    return f"{seconds}s" if seconds < 60 else show_duration(seconds * 1000)
+
+
 def show_rough(duration_ms: int) -> str:
     """Return a duration in its largest unit: `12s`, `2m`, `5h`, `3d`."""
     seconds = max(0, duration_ms) // 1000

@@ -11,6 +11,7 @@ from datetime import timedelta, timezone
 from sagactl.cli.views.progress import Progress
 from sagactl.cli.views.scene import Scene
 from sagactl.cli.views.style import Style
+from sagactl.cli.views.timeline import Watched
 from sagactl.core.advance import advance
 from sagactl.core.answer import Answer, ProbeReply
 from sagactl.core.canonical import Json
@@ -324,6 +325,14 @@ class Stage:
             seen = tuple(records) if is_takeover else batch
             lines += progress.feed(Committed(RUN_ID, self.saga, state, len(records) - len(seen) + 1, seen))
         return lines
+
+    def watched(self, *, batches: int | None = None) -> Watched:
+        """Return the run as a live display has seen it after so many batches, or all of them."""
+        watched, seq = Watched(RUN_ID, SHORT_ID, self.saga), 1
+        for batch in self.batches[:batches]:
+            watched.feed(seq, batch)
+            seq += len(batch)
+        return watched
 
     def ask(self, request: Request) -> Stage:
         """Let an operator ask for something."""

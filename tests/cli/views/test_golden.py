@@ -14,6 +14,7 @@ import pytest
 from sagactl.cli.views.dlq import render_letter, render_letters
 from sagactl.cli.views.documents import write_run
 from sagactl.cli.views.error import render_error, render_warning
+from sagactl.cli.views.live import View, render_live
 from sagactl.cli.views.log import LogFilter, render_log
 from sagactl.cli.views.progress import Progress
 from sagactl.cli.views.report import render_report
@@ -62,6 +63,17 @@ def _progress(name: str, stage: Stage, style: Style) -> str:
     return "\n".join(stage.watch(lambda: Progress(style=style, tz=TZ, short_ids=SHORT_IDS)))
 
 
+def _live(name: str, stage: Stage, style: Style) -> str:
+    """Return a picture from the middle, one after the last record, and the last one, which stays."""
+    watched = stage.watched()
+    early = stage.watched(batches=len(stage.batches) // 2)
+    pictures = [render_live(early, View(early.last_ms + 300, style, 24))]
+    pictures.append(render_live(watched, View(stage.now_ms + 300, style, 24)))
+    watched.is_let_go = True
+    pictures.append(render_live(watched, View(stage.now_ms + 300, style, 24, is_last=True)))
+    return "\n\n".join("\n".join(lines) for lines in pictures)
+
+
 def _dlq(name: str, stage: Stage, style: Style) -> str:
     scene = stage.scene(style, after_ms=3 * 3_600_000)
     return "\n".join(render_letter(scene, letter, stage.stored) for letter in stage.letters())
@@ -81,6 +93,7 @@ RUN_VIEWS: dict[str, Callable[[str, Stage, Style], str]] = {
     "log": _log,
     "log-detail": _detail,
     "progress": _progress,
+    "live": _live,
     "dlq-show": _dlq,
     "list": _list,
     "json": _json,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from sagactl.cli.views.documents import write_run
 from sagactl.cli.views.left import find_left
@@ -19,8 +20,29 @@ from sagactl.core.saga import Saga
 from sagactl.core.state import RunState
 from sagactl.engine.ending import Why
 from sagactl.engine.settings import Committed
-from tests.cli.views.scripted import RUN_ID, SHORT_ID, TZ, Script, Stage, ok, onboarding, rejected, step, unavailable
-from tests.cli.views.situations import cancelled, interrupted, pivot_in_doubt, rolled_back, succeeded, undo_failed
+from tests.cli.views.scripted import (
+    RUN_ID,
+    SHORT_ID,
+    TZ,
+    Lost,
+    Script,
+    Stage,
+    ok,
+    onboarding,
+    rejected,
+    step,
+    unavailable,
+)
+from tests.cli.views.situations import (
+    cancelled,
+    interrupted,
+    pivot_in_doubt,
+    retried,
+    rolled_back,
+    succeeded,
+    undo_failed,
+    waiting_for_timer,
+)
 
 
 def _names(stage: Stage, chosen: LogFilter) -> list[str]:
@@ -59,22 +81,56 @@ def _begin(progress: Progress, stage: Stage) -> list[str]:
     return progress.feed(Committed(RUN_ID, stage.saga, stage.state, 1, records))
 
 
-def test_a_long_call_gives_signs_of_life() -> None:
-    """Every thirty seconds a line says which call goes on, and nothing is said of one that has ended."""
+def test_a_silence_ends_with_what_goes_on() -> None:
+    """A call under way is named with its time and its attempt, and of a call that has ended nothing is said."""
     stage = interrupted()
     progress = Progress(style=Style(), tz=TZ)
     _begin(progress, stage)
-    assert progress.heartbeat(stage.now_ms + 29_000) == []
-    assert progress.heartbeat(stage.now_ms + 30_000) == ["14:02:42 wait   deposit 30.0s, attempt 1"]
-    assert progress.heartbeat(stage.now_ms + 50_000) == []
-    assert len(progress.heartbeat(stage.now_ms + 60_000)) == 1
+    assert progress.heartbeat(stage.now_ms + 30_000) == ["14:02:42 wait   deposit 30s, attempt 1 of 4"]
+    ended = succeeded()
+    progress = Progress(style=Style(), tz=TZ)
+    _begin(progress, ended)
+    assert progress.heartbeat(ended.now_ms + 30_000) == []
+
+
+def test_a_silence_before_a_retry_ends_with_when_it_goes_on() -> None:
+    """While a timer is waited for, its operation is named, and which attempt it will be."""
+    stage = waiting_for_timer()
+    progress = Progress(style=Style(), tz=TZ)
+    _begin(progress, stage)
+    assert progress.heartbeat(stage.now_ms + 5_000) == ["14:02:17 wait   deposit goes on in 7s, attempt 2 of 4"]
+
+
+def test_a_silence_over_many_calls_names_a_few() -> None:
+    """A sign of life stays small, however much goes on."""
+    stage = Stage(_wide_saga(20), {f"part_{index}": [Lost()] for index in range(1, 20)})
+    stage.drive()
+    progress = Progress(style=Style(), tz=TZ)
+    _begin(progress, stage)
+    lines = progress.heartbeat(stage.now_ms + 30_000)
+    assert len(lines) == 4
+    assert lines[-1].endswith("wait   and 5 more")  # eight calls at once
 
 
 def test_several_runs_are_told_apart() -> None:
-    """`resume --all` puts the run on each line."""
-    stage = succeeded()
-    lines = stage.watch(lambda: Progress(style=Style(), tz=TZ, short_ids={RUN_ID: SHORT_ID}, names_runs=True))
-    assert all(line[9:15] == SHORT_ID for line in lines)
+    """`resume --all` puts the run on each line, once there are several."""
+    stage = waiting_for_timer()
+    progress = Progress(style=Style(), tz=TZ, short_ids={RUN_ID: SHORT_ID})
+    _begin(progress, stage)
+    progress.feed(Committed("b2m4cd7kq2m9x", stage.saga, stage.state, 1, tuple(each.record for each in stage.stored)))
+    lines = progress.heartbeat(stage.now_ms)
+    assert [line[9:15] for line in lines] == [SHORT_ID, "b2m4cd"]
+
+
+def test_more_is_told_when_it_is_asked_for() -> None:
+    """-v tells of calls that begin, probes and timers; -vv of every record, with arguments, and never a secret."""
+    stage = retried()
+    said = [stage.watch(partial(Progress, style=Style(), tz=TZ, verbosity=count)) for count in (0, 1, 2)]
+    assert not [line for line in said[0] if " call " in line]
+    assert "14:02:11 call   lead, attempt 1: crm.create_lead" in said[1]
+    debug = [line for line in said[2] if " debug " in line]
+    assert len(debug) == len(stage.stored) - 2  # the first two records are the beginning
+    assert any("key 7kq2m9xw4tzn3/lead" in line and "email=ana@example.com" in line for line in debug)
 
 
 def test_a_resumed_run_is_told_in_one_line() -> None:
