@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from sagactl.cli.display import Display, make_display
 from sagactl.cli.options import Output
 from sagactl.cli.select import short_id
 from sagactl.cli.session import Session, local_zone, now_ms
 from sagactl.cli.signals import Signals
 from sagactl.cli.streams import answer_stream, write_line
+from sagactl.cli.views.commands import type_resume, type_rollback
 from sagactl.cli.views.documents import write_record, write_run
-from sagactl.cli.views.progress import Progress
 from sagactl.cli.views.report import render_report
 from sagactl.cli.views.scene import Scene
 from sagactl.cli.views.spelling import spell
@@ -56,11 +56,11 @@ def worst_of(codes: Iterable[ExitCode]) -> ExitCode:
 
 
 class Follower:
-    """Listens to a driver: writes progress, and keeps the latest state of each run for the report."""
+    """Listens to a driver: hands on what is shown, and keeps the latest state of each run for the report."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, display: Display) -> None:
         self._session = session
-        self._progress = Progress(style=session.progress_style, tz=local_zone())
+        self._display = display
         self.latest: dict[str, Committed] = {}
 
     def __call__(self, committed: Committed) -> None:
@@ -70,18 +70,26 @@ class Follower:
             log = self._session.app.log()
             for stored in log.read(committed.run_id, after_seq=committed.first_seq - 1):
                 write_line(answer_stream(), spell(write_record(stored)))
-        if self._session.shows_progress:
-            for line in self._progress.feed(committed):
-                write_line(sys.stderr, line)
+        self._display.show(committed)
+
+    def list_hints(self) -> list[str]:
+        """Return the commands that carry on with what is unfinished, or undo it."""
+        open_runs = [each for each in self.latest.values() if each.state.ended is None and each.state.stuck is None]
+        if len(open_runs) != 1:
+            return ["sagactl resume --all"]
+        run_id = open_runs[0].run_id
+        return [type_resume(run_id), *type_rollback(open_runs[0].state, run_id)]
 
 
 def drive(
-    session: Session, driver: Driver, take_over: Callable[[], None], *, hint: str, only_record: bool = False
+    session: Session, driver: Driver, take_over: Callable[[], None], *, only_record: bool = False
 ) -> tuple[dict[str, Ending], Follower, ExitCode | None]:
     """Take runs over, drive them, and return how they ended, what was seen, and the signal's code if one came."""
-    follower = Follower(session)
+    grace_ms = session.app.settings.grace_ms
+    display = make_display(session.settings, grace_ms=grace_ms)
+    follower = Follower(session, display)
     driver.subscribe(follower)
-    with Signals(driver, hint) as signals:
+    with display, Signals(driver, display, hints=follower.list_hints, grace_ms=grace_ms) as signals:
         take_over()
         endings = driver.drive(only_record=only_record)
     broken = [ending.error for ending in endings.values() if ending.error is not None]

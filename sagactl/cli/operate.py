@@ -30,10 +30,9 @@ POLL_SECONDS: Final = 0.2
 def ask(session: Session, row: RunRow, request: Request, *, only_record: bool = False) -> int:
     """Ask *request* of a run and follow it to its end; returns the exit code, raises RefusedError."""
     driver = session.app.driver()
-    hint = f"sagactl resume {row.run_id}"
     try:
         endings, follower, code = drive(
-            session, driver, lambda: driver.ask(row.run_id, request), hint=hint, only_record=only_record
+            session, driver, lambda: driver.ask(row.run_id, request), only_record=only_record
         )
     except BusyError as busy:
         return _wait_for_driver(session, row, request, busy)

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 import typer
 
 from sagactl.core.dataclass import dataclass
+
+HEARTBEAT_SECONDS: Final = 30.0
+"""How long plain progress is silent before it says what goes on."""
+
+HEARTBEAT_SECONDS_MAX: Final = 86_400
 
 
 class Output(StrEnum):
@@ -29,6 +34,9 @@ class Globals:
     log: str | None = None
     directory: Path | None = None
     quiet: int = 0
+    verbose: int = 0
+    progress: str | None = None
+    heartbeat_seconds: float = HEARTBEAT_SECONDS
     color: str = "auto"
     debug: bool = False
     no_input: bool = False
@@ -47,6 +55,38 @@ def _store(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
 def _as_output(context: click.Context, _: click.Parameter, value: str | None) -> None:
     if value is not None:
         context.ensure_object(Globals).output = Output(value)
+
+
+def _as_heartbeat(context: click.Context, _: click.Parameter, value: float | None) -> None:
+    if value is not None:
+        context.ensure_object(Globals).heartbeat_seconds = value
+
+
+def _progress_options() -> list[click.Parameter]:
+    return [
+        click.Option(
+            ["-v", "--verbose"],
+            count=True,
+            callback=_store("verbose"),
+            help="More progress, in plain lines; twice: all that is known.",
+            expose_value=False,
+        ),
+        click.Option(
+            ["--progress"],
+            type=click.Choice(["live", "plain", "none"]),
+            callback=_store("progress"),
+            help="How progress is shown; see `sagactl help output`.",
+            expose_value=False,
+        ),
+        click.Option(
+            ["--heartbeat"],
+            type=click.FloatRange(0, HEARTBEAT_SECONDS_MAX),
+            metavar="SECONDS",
+            callback=_as_heartbeat,
+            help="A sign of life in plain progress; 0: none.",
+            expose_value=False,
+        ),
+    ]
 
 
 def shared_options(taken: set[str]) -> list[click.Parameter]:
@@ -74,6 +114,7 @@ def shared_options(taken: set[str]) -> list[click.Parameter]:
         click.Option(
             ["-q", "--quiet"], count=True, callback=_store("quiet"), help="No progress; twice: no report.", **shared
         ),
+        *_progress_options(),
         click.Option(
             ["--color"],
             type=click.Choice(["auto", "always", "never"]),

@@ -65,8 +65,7 @@ def resume(
 
 def _resume_one(session: Session, row: RunRow, *, waits: bool) -> int:
     driver = session.app.driver(replace(session.app.settings, waits_for_timers=waits))
-    hint = f"sagactl resume {row.run_id}"
-    endings, follower, code = drive(session, driver, lambda: driver.resume(row.run_id), hint=hint)
+    endings, follower, code = drive(session, driver, lambda: driver.resume(row.run_id))
     if row.run_id in follower.latest:
         write_ending(session, endings[row.run_id], follower.latest[row.run_id])
     else:
@@ -83,7 +82,7 @@ def _resume_all(session: Session, *, waits: bool) -> int:
         for run_id in session.app.log().unfinished():
             _resume(session, driver, run_id, failed)
 
-    endings, follower, code = drive(session, driver, take_over, hint="sagactl resume --all")
+    endings, follower, code = drive(session, driver, take_over)
     if session.output is Output.TEXT:
         for run_id, ending in endings.items():
             if ending.error is not None:

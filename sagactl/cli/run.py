@@ -63,7 +63,7 @@ def _start(session: Session, saga: Saga, value: Json, key: str | None, *, waits:
     def take_over() -> None:
         started.append(driver.start(saga, value, key=key))
 
-    endings, follower, signal_code = drive(session, driver, take_over, hint="sagactl resume --all")
+    endings, follower, signal_code = drive(session, driver, take_over)
     ending = endings[started[0]]
     if ending.why is Why.EXISTING:
         return _report_existing(session, ending.run_id, saga)

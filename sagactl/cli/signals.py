@@ -2,21 +2,23 @@
 
 The first signal asks the driver to start nothing new and to let running calls settle; the second leaves at once. Two
 that come within half a second are one: terminals and process managers like to send them twice. A handler only does
-what is safe at any instant: it posts an event and writes raw bytes to the descriptor of the real stderr.
+what is safe at any instant: it posts an event, and the display writes raw bytes or has the next picture say it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
-import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from types import FrameType, TracebackType
 from typing import Any, Final, Self
 
+from sagactl.cli.display import Display
+from sagactl.core.records import Direction, Operation
 from sagactl.driving import Driver
+from sagactl.engine.clock import SystemClock
 from sagactl.errors import ExitCode
 
 ONE_SIGNAL_SECONDS: Final = 0.5
@@ -26,13 +28,14 @@ _CODES: Final = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.T
 class Signals:
     """Handlers for the time of a `with`; `exit_code` is set once a signal came."""
 
-    def __init__(self, driver: Driver, hint: str) -> None:
+    def __init__(self, driver: Driver, display: Display, *, hints: Callable[[], list[str]], grace_ms: int) -> None:
         self._driver = driver
-        self._hint = hint
+        self._display = display
+        self._hints = hints
+        self._grace_ms = grace_ms
         self._first_at: float | None = None
         self._previous: dict[int, Any] = {}
         self.exit_code: ExitCode | None = None
-        self._stderr = _find_stderr()
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
@@ -53,22 +56,16 @@ class Signals:
             self._first_at = now
             self.exit_code = _CODES[signal.Signals(number)]
             self._driver.interrupt()
-            calls = [str(call.operation) for call in self._driver.calls_under_way()]
-            under_way = f"{len(calls)} under way ({', '.join(calls[:5])})" if calls else "no call under way"
-            self._write(f"stopping: {under_way}; once more leaves now, and their outcome is then in doubt\n")
+            self._display.say_stopping(list(self._list_calls()))
         elif now - self._first_at > ONE_SIGNAL_SECONDS:
-            self._write(f"left at once\nhint: {self._hint}\n")
+            hints = [f"hint: {command}" for command in self._hints()]
+            self._display.say_now("\n".join(["left at once", *hints]))
             os._exit(_CODES[signal.Signals(number)])
 
-    def _write(self, text: str) -> None:
-        # A stderr that has gone away is no reason to break off what the signal interrupted.
-        with contextlib.suppress(OSError):
-            os.write(self._stderr, text.encode("utf-8", "replace"))
-
-
-def _find_stderr() -> int:
-    """Return the descriptor behind `sys.stderr`; it isn't 2 where 2 is kept from tools."""
-    try:
-        return sys.stderr.fileno()
-    except (OSError, ValueError, AttributeError):
-        return 2
+    def _list_calls(self) -> Iterator[tuple[Operation, int]]:
+        """Yield the calls under way and how many milliseconds each is waited for at most."""
+        now = SystemClock().monotonic()
+        for call in self._driver.calls_under_way():
+            left_ms = max(0, int((call.deadline - now) * 1000))
+            is_undo = call.operation.direction is Direction.COMPENSATION  # never cut short by the first signal (E12)
+            yield call.operation, left_ms if is_undo else min(left_ms, self._grace_ms)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from typing import IO
@@ -40,3 +41,18 @@ def supports_unicode(stream: IO[str]) -> bool:
     except (UnicodeEncodeError, LookupError):
         return False
     return True
+
+
+def find_descriptor(stream: IO[str]) -> int:
+    """Return the descriptor behind *stream*, which isn't 2 where 2 is kept from tools; 2 where there is none."""
+    try:
+        return stream.fileno()
+    except (OSError, ValueError, AttributeError):
+        return 2
+
+
+def write_raw(descriptor: int, text: str) -> None:
+    """Write *text* past all streams: safe in a signal handler, where a stream may be in the middle of a write."""
+    # A stderr that has gone away is no reason to break off what the signal interrupted.
+    with contextlib.suppress(OSError):
+        os.write(descriptor, text.encode("utf-8", "replace"))

@@ -31,9 +31,11 @@ def test_the_first_signal_lets_the_call_settle_and_the_run_is_resumable(
     process.send_signal(number)
     out, err = process.communicate(timeout=30)
     assert process.returncode == code
-    assert "stopping: 1 under way (deposit)" in err
+    assert "stopping: 1 call in flight (deposit up to " in err
+    assert "press Ctrl-C again to leave now; its outcome will then be in doubt" in err
     run_id = project.latest()["id"]
-    assert f"sagactl resume {run_id[:6]}" in out
+    assert f"hint: sagactl resume {run_id[:6]}" in out
+    assert f"hint: sagactl rollback {run_id[:6]}" in out
     assert "in doubt" not in out or "nothing in doubt" in out
     assert {line["tool"] for line in project.witness()} == {"crm.create_lead", "billing.charge"}
     assert project.run("resume", run_id, "-q").code == 0
@@ -53,6 +55,7 @@ def test_the_second_signal_leaves_at_once_and_the_call_is_in_doubt(project: Proj
     assert process.returncode == 130
     assert "left at once" in err
     run_id = project.latest()["id"]
+    assert f"hint: sagactl resume {run_id}\nhint: sagactl rollback {run_id}" in err
     assert project.run("rollback", run_id, "-q", "--reason", "test").code == 0
     assert [entry["effect"] for entry in project.ledger()] == ["lead created", "lead archived"]
 

@@ -8,7 +8,6 @@ what is nearest to it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -21,6 +20,7 @@ from sagactl.cli.views.text import plural, width_of
 from sagactl.cli.views.timeline import Watched
 from sagactl.cli.views.times import show_seconds
 from sagactl.cli.views.words import name_again
+from sagactl.core.dataclass import dataclass
 from sagactl.core.records import Direction, Operation
 from sagactl.core.saga import Saga, Step
 from sagactl.core.state import RunState

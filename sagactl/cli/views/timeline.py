@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from sagactl.core.dataclass import dataclass
 from sagactl.core.evolve import evolve
 from sagactl.core.records import (
     Decision,

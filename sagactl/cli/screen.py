@@ -1,0 +1,261 @@
+"""A terminal on which a picture is drawn again and again, by a thread of its own.
+
+* Whoever makes the picture gives lines; drawing them costs nobody else anything. The thread looks about eight times a
+  second, and draws only what has changed.
+* What others write to stderr meanwhile (warnings, tools, threads) goes through a pipe and comes out above the picture,
+  with every character that a terminal would obey shown as an escape. The pipe takes the place of stderr's descriptor,
+  so nobody has to know.
+* The cursor stays visible all the time: a process that is killed leaves no terminal to be mended.
+* A picture that ends within `BEGIN_SECONDS` is written once, and nothing is imported for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Self, TextIO
+
+from sagactl.cli.views.text import safe, width_of
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.live import Live
+
+BEGIN_SECONDS: Final = 0.2
+REFRESH_SECONDS: Final = 0.12
+SIZE_UNKNOWN: Final = os.terminal_size((80, 24))
+_READ_BYTES: Final = 65_536
+_COLOR: Final = re.compile(r"(\x1b\[[0-9;]*m)")
+
+Draw = Callable[[os.terminal_size, bool], list[str]]
+"""Makes the picture for a size; the second argument is true for the last one, which stays on the screen."""
+
+
+class Screen:
+    """Draws what *draw* gives on the terminal behind *stream* for the time of a `with`."""
+
+    def __init__(self, stream: TextIO, draw: Draw, *, color: bool, gap: bool) -> None:
+        self._stream = stream
+        self._draw = draw
+        self._color = color
+        self._gap = gap
+        """Whether an empty line follows the last picture."""
+        self._leaving = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="sagactl-screen", daemon=True)
+        self._detour: Detour | None = None
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._leaving.set()
+        self._thread.join()
+
+    @property
+    def descriptor(self) -> int:
+        """Return the descriptor of the terminal itself."""
+        detour = self._detour
+        return self._stream.fileno() if detour is None else detour.terminal
+
+    def _run(self) -> None:
+        try:
+            if self._leaving.wait(BEGIN_SECONDS):
+                self._write_once()
+            else:
+                self._draw_until_left()
+        except Exception as error:  # a picture is no reason to break off what it shows
+            self._end_detour()
+            with contextlib.suppress(OSError, ValueError):
+                text = safe(f"{type(error).__name__}: {error}")
+                self._stream.write(f"\nwarning: the live display ended: {text}\n")
+                self._stream.flush()
+
+    def _write_once(self) -> None:
+        lines = self._draw(self._measure(self.descriptor), True)
+        if lines:
+            text = "\n".join([*lines, ""] if self._gap else lines)
+            _write_all(self.descriptor, f"{text}\n".encode(self._stream.encoding or "utf-8", "replace"))
+
+    def _draw_until_left(self) -> None:
+        self._detour = detour = Detour(self._stream.fileno())
+        try:
+            painter = Painter(_Terminal(detour.terminal, self._stream.encoding or "utf-8"), color=self._color)
+            is_last = False
+            while not is_last:
+                is_last = self._leaving.is_set()
+                if is_last:
+                    detour.end()
+                painter.write_above(detour.read())
+                size = self._measure(detour.terminal)
+                painter.paint(self._draw(size, is_last), size)
+                self._leaving.wait(REFRESH_SECONDS)
+            painter.finish(gap=self._gap)
+        finally:
+            self._end_detour()
+
+    def _end_detour(self) -> None:
+        detour, self._detour = self._detour, None
+        if detour is not None:
+            detour.end()
+            detour.close()
+
+    @staticmethod
+    def _measure(descriptor: int) -> os.terminal_size:
+        try:
+            size = os.get_terminal_size(descriptor)
+        except OSError:
+            return SIZE_UNKNOWN
+        return size if size.columns > 0 and size.lines > 0 else SIZE_UNKNOWN
+
+
+class Detour:
+    """A pipe in the place of *descriptor*; `terminal` is what was there."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._is_inherited = descriptor <= 2
+        self.terminal = os.dup(descriptor)
+        self._reader, writer = os.pipe()
+        os.set_blocking(self._reader, False)
+        os.dup2(writer, descriptor, inheritable=self._is_inherited)
+        os.close(writer)
+        self._is_there = True
+        self._rest = b""
+
+    def end(self) -> None:
+        """Put back what was there; what is in the pipe can still be read."""
+        if self._is_there:
+            self._is_there = False
+            os.dup2(self.terminal, self._descriptor, inheritable=self._is_inherited)
+
+    def read(self) -> list[str]:
+        """Return the whole lines that came, safe but for colours; at the end also what has no line end."""
+        data = self._rest
+        with contextlib.suppress(BlockingIOError):
+            while more := os.read(self._reader, _READ_BYTES):
+                data += more
+        head, _, self._rest = data.rpartition(b"\n")
+        if not self._is_there:
+            head, self._rest = data.removesuffix(b"\n"), b""
+        return [make_safe(line) for line in head.decode(errors="replace").split("\n")] if head else []
+
+    def close(self) -> None:
+        """Close what only the detour needed."""
+        os.close(self._reader)
+        os.close(self.terminal)
+
+
+def make_safe(line: str) -> str:
+    """Return *line* with nothing in it that a terminal obeys but colours, which end with the line."""
+    parts = _COLOR.split(line)
+    text = "".join(part if index % 2 else safe(part) for index, part in enumerate(parts))
+    return f"{text}\x1b[0m" if len(parts) > 1 else text
+
+
+class Painter:
+    """The thin layer over rich: pictures in place of one another, lines above them."""
+
+    def __init__(self, terminal: _Terminal, *, color: bool) -> None:
+        self._terminal = terminal
+        self._console = _make_console(terminal, color=color)
+        self._live: Live | None = None
+        self._lines: list[str] = []
+        self._size = SIZE_UNKNOWN
+
+    def write_above(self, lines: list[str]) -> None:
+        """Write *lines* above the picture, where they stay."""
+        if lines:
+            from rich.text import Text
+
+            self._console.print(Text.from_ansi("\n".join(lines), overflow="fold"))
+
+    def paint(self, lines: list[str], size: os.terminal_size) -> None:
+        """Put a picture in the place of the one before."""
+        if lines == self._lines and size == self._size:
+            return
+        from rich.live import Live
+        from rich.text import Text
+
+        self._leave_wrapped_lines(size)
+        self._console.size = (size.columns, size.lines)
+        picture = Text.from_ansi("\n".join(lines), no_wrap=True, overflow="crop")
+        if self._live is None:
+            self._live = Live(
+                console=self._console,
+                auto_refresh=False,
+                redirect_stdout=False,
+                redirect_stderr=False,
+                vertical_overflow="crop",
+            )
+            self._live.start()
+        self._live.update(picture, refresh=True)
+        self._lines, self._size = lines, size
+
+    def _leave_wrapped_lines(self, size: os.terminal_size) -> None:
+        """Go up over the rows that a terminal made of lines which were too long when it became narrower."""
+        if size.columns >= self._size.columns or not self._lines:
+            return
+        widths = [width_of(_COLOR.sub("", line)) for line in self._lines]
+        extra = sum(max(0, (width - 1) // size.columns) for width in widths)
+        self._terminal.write("\r" + "\x1b[2K\x1b[1A" * min(extra, size.lines - 1))
+
+    def finish(self, *, gap: bool) -> None:
+        """Leave the last picture where it is, and go to the line below."""
+        if self._live is not None:
+            self._live.stop()
+        if gap and self._lines:
+            self._terminal.write("\n")
+
+
+class _Terminal:
+    """A text stream for rich, each write one write of the terminal; a terminal that has gone away takes anything."""
+
+    def __init__(self, descriptor: int, encoding: str) -> None:
+        self._descriptor = descriptor
+        self.encoding = encoding
+
+    def write(self, text: str) -> int:
+        _write_all(self._descriptor, text.encode(self.encoding, "replace"))
+        return len(text)
+
+    def flush(self) -> None:
+        """Do nothing: nothing is kept back."""
+
+    def isatty(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    with contextlib.suppress(OSError):
+        while data:
+            data = data[os.write(descriptor, data) :]
+
+
+def _make_console(terminal: _Terminal, *, color: bool) -> Console:
+    from rich.console import Console
+
+    class Plain(Console):
+        """A console that never hides the cursor."""
+
+        def show_cursor(self, show: bool = True) -> bool:
+            return not show
+
+    return Plain(
+        file=terminal,  # type: ignore[arg-type]  # all of a text stream that rich asks for
+        force_terminal=True,
+        force_interactive=True,
+        color_system="standard" if color else None,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        legacy_windows=False,
+        width=SIZE_UNKNOWN.columns,
+        height=SIZE_UNKNOWN.lines,
+    )
