@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Final
 
@@ -15,7 +16,6 @@ from sagactl.cli.views.text import pad, width_of, wrap
 from sagactl.cli.views.times import show_clock_ms, show_date, show_offset
 from sagactl.cli.views.words import STATUS_MARKS, name_place, plain
 from sagactl.core.canonical import Json
-from sagactl.core.dataclass import dataclass
 from sagactl.core.records import Record
 from sagactl.log.base import RunRow, StoredRecord
 
