@@ -31,6 +31,7 @@ class _Entry:
 COMMANDS: Final[dict[str, _Entry]] = {
     "validate": _Entry("Author", "Check saga files; call nothing."),
     "plan": _Entry("Author", "Every call of a run, and what a failure would undo; call nothing."),
+    "graph": _Entry("Author", "The steps as a picture: text, Mermaid or DOT."),
     "tools": _Entry("Author", "List what steps can call, or show one tool."),
     "run": _Entry("Operate", "Start a saga and follow it to its end."),
     "resume": _Entry("Operate", "Carry on with a run that was interrupted, or with --all of them."),

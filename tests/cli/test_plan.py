@@ -75,3 +75,19 @@ def test_a_plan_says_what_this_input_would_have_refused(project: Project) -> Non
     assert "warning[would-be-refused]: servers[0] would be refused" in found.out
     refused = project.run("plan", "onboarding", *ADA[:4], "-i", 'servers:=[""]', "-o", "json").json["plan"]["refused"]
     assert [each["place"] for each in refused] == ["servers[0]"]
+
+
+def test_a_graph_writes_and_calls_nothing(project: Project) -> None:
+    """A graph makes no log and no call, in each of its formats; two answers at once are a usage error."""
+    before = list(_files(project))
+    for extra, begins in (
+        ((), "diamond   sagas"),
+        (("--format", "mermaid"), "%% saga"),
+        (("--format", "dot"), "digraph"),
+    ):
+        found = project.run("graph", "diamond", *extra)
+        assert (found.code, found.err) == (0, "")
+        assert found.out.startswith(begins)
+    assert project.run("graph", "diamond", "-o", "json").json["schema"] == "sagactl.graph/1"
+    assert project.run("graph", "diamond", "-o", "json", "--format", "dot").code == 2
+    assert list(_files(project)) == before

@@ -1,0 +1,110 @@
+"""`sagactl graph`: text for people, Mermaid and DOT that parse whatever steps and tools are called."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from sagactl.cli.views.graph import Picture, draw, render_dot, render_graph, render_mermaid, write_graph
+from sagactl.cli.views.spelling import spell
+from sagactl.cli.views.style import Style
+from sagactl.cli.views.text import width_of
+from sagactl.core.preview import preview
+from sagactl.core.saga import StepClass
+from tests.cli.views.scripted import onboarding, step
+from tests.cli.views.test_golden import GOLDEN, STYLES, _compare
+from tests.cli.views.test_plan import chain
+
+KEYWORDS = (
+    *("end", "graph", "subgraph", "style", "class", "click", "default", "linkstyle", "flowchart"),
+    *("node", "edge", "digraph", "strict", "o", "x"),
+)
+HOSTILE = 'a.b"]; %% ${{}} <script> #quot; \\ \x1b[2J\n\u202e {{ | `md`'
+
+
+def _wide() -> Picture:
+    steps = [step(f"s{n}", "crm.create_lead", undo="crm.archive_lead") for n in range(9)]
+    last = step("join", "mail.send", needs=tuple(each.id for each in steps), none="sent", when="${{ input.x }}")
+    return draw(preview(onboarding(steps=(*steps, last))))
+
+
+def _keywords() -> Picture:
+    steps = tuple(
+        step(word, "mail.send", undo="crm.archive_lead", needs=KEYWORDS[place - 1 : place] if place else ())
+        for place, word in enumerate(KEYWORDS)
+    )
+    return draw(preview(onboarding(steps=(*steps[:-1], replace(steps[-1], klass=StepClass.PIVOT, compensation=None)))))
+
+
+def _hostile() -> Picture:
+    picture = draw(preview(onboarding()))
+    nodes = tuple(replace(node, tool=HOSTILE, undo=HOSTILE) for node in picture.nodes)
+    return Picture(HOSTILE, HOSTILE, nodes)
+
+
+PICTURES: dict[str, Callable[[], Picture]] = {
+    "onboarding": lambda: draw(preview(onboarding())),
+    "many side by side": _wide,
+    "words of the languages": _keywords,
+    "hostile names": _hostile,
+    "a chain": lambda: draw(preview(chain(3))),
+}
+STRING = r'"(?:[^"\\\x00-\x1f]|\\["\\n])*"'
+DOT_LINE = re.compile(
+    rf"digraph {STRING} \{{|\}}|    node \[shape=box\];"
+    rf'|    {STRING} \[label={STRING}(?:, shape=octagon, penwidth=3|, style="rounded,dashed")?\];'
+    rf"|    {STRING} -> {STRING}(?: \[style=dotted\])?;"
+)
+LABEL = r'"(?:[A-Za-z0-9 ._-]|#\d+;|<br/>)*"'
+MERMAID_LINE = re.compile(
+    rf"%% saga [ -~]*|flowchart TD|    step_\w+(?:\[{LABEL}\]|\{{\{{{LABEL}\}}\}})|    undo_\w+\(\[{LABEL}\]\)"
+    r"|    step_\w+ --> step_\w+|    step_\w+ -\.-> undo_\w+|    style step_\w+ stroke-width:4px",
+    re.ASCII,
+)
+
+
+@pytest.mark.parametrize("kind", STYLES)
+def test_each_graph_is_as_it_was_reviewed(kind: str) -> None:
+    """Text, Mermaid and DOT of each picture read as the golden file says."""
+    parts = []
+    for name, make in PICTURES.items():
+        text = render_graph(make(), STYLES[kind])
+        others = [] if kind else [render_mermaid(make()), render_dot(make())]
+        parts.append("\n\n".join([f"==== {name}\n{text}", *others]) + "\n")
+    _compare(GOLDEN / f"graph{kind}.txt", "\n".join(parts))
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_every_line_is_one_of_the_language(name: str) -> None:
+    """No name of a saga, step or tool can begin another statement, in either language."""
+    for line in render_mermaid(PICTURES[name]()).splitlines():
+        assert MERMAID_LINE.fullmatch(line), line
+    for line in render_dot(PICTURES[name]()).splitlines():
+        assert DOT_LINE.fullmatch(line), line
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_every_need_is_an_edge_and_every_undo_a_dotted_one(name: str) -> None:
+    """F7: what a step needs is drawn as an arrow, what undoes it hangs on a dotted one."""
+    picture = PICTURES[name]()
+    needs = sum(len(node.needs) for node in picture.nodes)
+    undos = sum(node.undo is not None for node in picture.nodes)
+    mermaid, dot = render_mermaid(picture), render_dot(picture)
+    assert (mermaid.count(" --> "), mermaid.count(" -.-> ")) == (needs, undos)
+    assert (len(re.findall(r'" -> "', dot)), dot.count("style=dotted")) == (needs + undos, undos)
+    document = json.loads(spell(write_graph(picture)))["graph"]
+    assert (len(document["edges"]), len(document["nodes"])) == (needs, len(picture.nodes))
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 132])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    """A graph in text fits, whatever the width, and shows nothing raw."""
+    for name, make in PICTURES.items():
+        text = render_graph(make(), Style(width=width))
+        assert not set("\x1b\u202e") & set(text)
+        for line in text.splitlines():
+            assert width_of(line) <= width, (name, line)
