@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from sagactl.log.base import Log, NewRun, RunFilter, RunRow, StoredRecord
     from sagactl.spec.cel import CelEvaluator
     from sagactl.spec.load import Loaded
+    from sagactl.tools.built_in import BuiltIn
     from sagactl.tools.invoke import PluginToolbox
     from sagactl.tools.registry import Registry
 
@@ -104,14 +105,27 @@ class Project:
 
         folder = self.config.project / "plugins"
         with self._lock:
-            return collect_tools(folder if folder.is_dir() else None, allowed=self.config.plugins, given=self.tools)
+            return collect_tools(
+                folder if folder.is_dir() else None,
+                allowed=self.config.plugins,
+                given=self.tools,
+                built_in=[self.built_in.load()],
+            )
+
+    @cached_property
+    def built_in(self) -> BuiltIn:
+        """The tools that are always there; their commands under way are noted beside the log."""
+        from sagactl.log.holder import read_boot_id
+        from sagactl.tools.built_in import BuiltIn
+
+        return BuiltIn(self.config.calls, read_boot_id)
 
     @cached_property
     def toolbox(self) -> PluginToolbox:
         """The tools as the engine calls them."""
         from sagactl.tools.invoke import PluginToolbox
 
-        return PluginToolbox(self.registry)
+        return PluginToolbox(self.registry, self.built_in.end_orphans)
 
     @property
     def tool_facts(self) -> Mapping[str, ToolFacts]:

@@ -18,6 +18,7 @@ from sagactl.errors import InvalidError
 
 CALLS_MAX_LIMIT: Final = 1_000
 STATE_FOLDER: Final = ".sagactl"
+CALLS_FOLDER: Final = "calls"
 _STRONG_MARKS: Final = ("sagactl.toml", STATE_FOLDER)
 _WEAK_MARKS: Final = ("sagas", "plugins")
 
@@ -33,6 +34,12 @@ class Config:
     plugins: tuple[str, ...] | None = None
     """Distributions whose entry points may be loaded; None: all that are installed."""
     origins: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def calls(self) -> Path:
+        """Return the folder where commands under way are noted: beside the log, or on this host where that is far."""
+        log = _default_log(None, os.environ) if "://" in self.log else Path(self.log)
+        return log.absolute().parent / CALLS_FOLDER
 
 
 def find_project(start: Path) -> Path | None:

@@ -102,6 +102,8 @@ class ToolFacts:
     compensation_with: Mapping[str, Json] | None = None
     arguments_schema: Mapping[str, Json] = field(default_factory=dict)
     output_schema: Mapping[str, Json] = field(default_factory=dict)
+    pending_max_ms: int | None = None
+    """How long it may say `Pending` where the step gives no `schedule_to_close_timeout` (E5)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,12 +86,14 @@ class _Build:
         policy, defaults = step.draft.policy, self._draft.defaults
         assert step.facts is not None, "the tool was found"
         whole = policy.schedule_to_close_ms or defaults.schedule_to_close_ms
+        if policy.schedule_to_close_ms is None and step.facts.pending_max_ms is not None:
+            whole = None  # the bound of a tool that waits is its own, whatever the default of others is
         return Call(
             tool=step.facts.name,
             arguments=Literal({}) if step.draft.arguments is None else self._template(step.draft.arguments),
             retry=action_retry(policy, defaults, is_patient=step.klass is StepClass.RETRIABLE),
             start_to_close_ms=start_to_close_ms(policy, defaults),
-            schedule_to_close_ms=None if whole is None else whole.value,
+            schedule_to_close_ms=step.facts.pending_max_ms if whole is None else whole.value,
             on_unknown=choose_on_unknown(policy, step.facts),
         )
 
@@ -104,7 +106,7 @@ class _Build:
             arguments=self._template(undo.arguments),
             retry=undo_retry(undo.policy),
             start_to_close_ms=start_to_close_ms(undo.policy, self._draft.defaults),
-            schedule_to_close_ms=_value(undo.policy),
+            schedule_to_close_ms=_value(undo.policy) or undo.facts.pending_max_ms,
             on_unknown=choose_on_unknown(undo.policy, undo.facts, is_undo=True),
         )
 

@@ -16,12 +16,12 @@ from sagactl.core.canonical import Json
 from sagactl.core.dataclass import dataclass
 from sagactl.core.saga import Saga, StepClass
 from sagactl.core.template import Reference
+from sagactl.schemas.durations import format_duration
 from sagactl.spec.arguments import COMPARISONS_MAX, CallSite, check_arguments, check_secrets
 from sagactl.spec.build import NO_INPUT, build_saga
 from sagactl.spec.classes import ResolvedStep, Toolset, resolve_steps
 from sagactl.spec.compiling import Compiler
 from sagactl.spec.draft import DraftSaga, DraftStep
-from sagactl.spec.durations import format_duration
 from sagactl.spec.expressions import PlacedExpression, placed_expressions, read_template, texts
 from sagactl.spec.findings import Findings
 from sagactl.spec.fit import Budget

@@ -7,8 +7,8 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Final, TypeVar
 
+from sagactl.schemas.durations import BadDurationError, format_duration, parse_duration
 from sagactl.spec.draft import Placed
-from sagactl.spec.durations import BadDurationError, format_duration, parse_duration
 from sagactl.spec.findings import Findings
 from sagactl.spec.positions import Entry, ListNode, MapNode, Node, Scalar
 from sagactl.spec.source import Span

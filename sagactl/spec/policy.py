@@ -24,8 +24,8 @@ from sagactl.core.saga import (
     OnUnknown,
     Retry,
 )
+from sagactl.schemas.durations import format_duration
 from sagactl.spec.draft import DraftPolicy, Placed
-from sagactl.spec.durations import format_duration
 from sagactl.spec.fields import Fields
 from sagactl.spec.findings import Findings
 from sagactl.spec.positions import Scalar

@@ -144,6 +144,7 @@ class Declaration:
     version: str | None = None
     arguments_schema: Mapping[str, object] | None = None
     output_schema: Mapping[str, object] | None = None
+    pending_max: str | timedelta | None = None
 
 
 def tool(
@@ -160,6 +161,7 @@ def tool(
     version: str | None = None,
     arguments_schema: Mapping[str, object] | None = None,
     output_schema: Mapping[str, object] | None = None,
+    pending_max: str | timedelta | None = None,
 ) -> Callable[[F], F]:
     """Make a tool of the function; it stays an ordinary function with its own type.
 
@@ -176,11 +178,10 @@ def tool(
         version: Of this tool; the plugin's by default.
         arguments_schema: JSON Schema 2020-12 of the arguments; made from the annotations by default.
         output_schema: Likewise of the output.
+        pending_max: How long it may say `Pending`, such as `1d`, where a step has no `schedule_to_close_timeout`.
     """
-    if callable(name):
-        raise TypeError("@tool needs a name: @tool('system.verb')")
     declaration = Declaration(
-        name=name,
+        name=_check_name(name),
         compensation=compensation,
         compensation_with=compensation_with,
         probe=probe,
@@ -192,8 +193,15 @@ def tool(
         version=version,
         arguments_schema=arguments_schema,
         output_schema=output_schema,
+        pending_max=pending_max,
     )
     return lambda function: _declare(function, declaration)
+
+
+def _check_name(name: str) -> str:
+    if callable(name):
+        raise TypeError("@tool needs a name: @tool('system.verb')")
+    return name
 
 
 def _declare(function: F, declaration: Declaration) -> F:

@@ -82,12 +82,13 @@ def _describe(declaration: Declaration, function: Callable[..., object], place: 
         read_only=declaration.read_only,
         null_safe=declaration.null_safe,
         late_safe=declaration.late_safe,
-        key_retention_ms=_read_retention(declaration.key_retention),
+        key_retention_ms=_read_duration("key_retention", declaration.key_retention),
         probe=declaration.probe,
         compensation=declaration.compensation,
         compensation_with=_write_optional(declaration.compensation_with),
         arguments_schema=arguments_schema,
         output_schema=output_schema,
+        pending_max_ms=_read_duration("pending_max", declaration.pending_max),
     )
     return Tool(
         facts=facts,
@@ -193,16 +194,16 @@ def _write_optional(given: Mapping[str, object] | None) -> Schema | None:
     return None if given is None else cast("Schema", write_json(given))
 
 
-def _read_retention(given: str | timedelta | None) -> int | None:
+def _read_duration(what: str, given: str | timedelta | None) -> int | None:
     if given is None:
         return None
     if isinstance(given, timedelta):
-        retention_ms = given // timedelta(milliseconds=1)
+        duration_ms = given // timedelta(milliseconds=1)
     else:
         found = _DURATION.fullmatch(str(given))
         if found is None:
-            raise ValueError(f"key_retention {given!r} is no duration such as `24h` or `30d`")
-        retention_ms = int(Decimal(found[1]) * _UNIT_MS[found[2]])
-    if retention_ms <= 0:
-        raise ValueError(f"key_retention {given!r} is not more than nothing")
-    return retention_ms
+            raise ValueError(f"{what} {given!r} is no duration such as `24h` or `30d`")
+        duration_ms = int(Decimal(found[1]) * _UNIT_MS[found[2]])
+    if duration_ms <= 0:
+        raise ValueError(f"{what} {given!r} is not more than nothing")
+    return duration_ms

@@ -28,6 +28,7 @@ from sagactl.tools.binding import bind
 from sagactl.tools.capture import capturing
 from sagactl.tools.convert import bound_line, describe_object, keep_raw, write_json
 from sagactl.tools.describe import Tool
+from sagactl.tools.kind import Unsure
 from sagactl.tools.registry import Registry
 from sagactl.tools.validate import compile_schema
 
@@ -40,8 +41,9 @@ _NOT_WORD: Final = re.compile(r"[^A-Za-z0-9_.-]+", re.ASCII)
 class PluginToolbox:
     """The tools of a registry, as the engine calls them."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, end_orphans: Callable[[str], None] = lambda _: None) -> None:
         self._registry = registry
+        self._end_orphans = end_orphans
 
     def facts(self, name: str) -> ToolFacts:
         """Return what the core must know; raises NotFoundError, or PluginError where its plugin is broken."""
@@ -108,7 +110,8 @@ class PluginToolbox:
         return compile_schema(facts.output_schema)(output)
 
     def end_orphans(self, run_id: str) -> None:
-        """Do nothing: the calls of these tools end with the process that makes them."""
+        """End what calls of earlier drivers left running; raises BusyError where that can't be done (E17)."""
+        self._end_orphans(run_id)
 
     def _prepare(self, invocation: Invocation, *, drops_unknown: bool = False) -> tuple[Tool, Callable[[], object]]:
         tool = self._registry.tool(invocation.tool)
@@ -230,6 +233,8 @@ def _answer_exception(tool: Tool, error: BaseException) -> Answer:
     if isinstance(error, Unavailable):
         failure = _read_failure(error, error.code)
         return Answer(OutcomeKind.UNAVAILABLE, failure=failure, after_ms=_read_ms(error.retry_after))
+    if isinstance(error, Unsure):
+        return Answer(OutcomeKind.UNKNOWN, failure=Failure(error.code, bound_line(str(error))), raw=error.raw)
     if isinstance(error, BadOutputError):
         return Answer(OutcomeKind.UNKNOWN, failure=Failure("bad_output", bound_line(str(error))))
     where = locate(error.__traceback__, tool.place.file)

@@ -74,6 +74,7 @@ def collect_tools(
     allowed: Collection[str] | None = None,
     entry_points: Iterable[EntryPoint] | None = None,
     given: Sequence[Callable[..., object]] = (),
+    built_in: Iterable[Loaded] = (),
 ) -> Registry:
     """Import plugins and describe their tools.
 
@@ -82,8 +83,11 @@ def collect_tools(
         allowed: Distributions whose entry points may be imported; all where it is None.
         entry_points: What is installed; looked up by default.
         given: Functions with `@tool` that the program itself has; raises TypeError for any other.
+        built_in: What is always there.
     """
     collector = _Collector()
+    for each in built_in:
+        collector.add(each)
     for own in load_functions(given):
         collector.add(own)
     for point in installed_entry_points() if entry_points is None else entry_points:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagactl.spec.durations import BadDurationError, format_duration, parse_duration
+from sagactl.schemas.durations import BadDurationError, format_duration, parse_duration
 
 
 @pytest.mark.parametrize(

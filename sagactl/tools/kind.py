@@ -1,0 +1,34 @@
+"""What the built-in kinds of tools share: how they are declared, and how they say *unknown* in their own words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+from sagactl.core.canonical import Json
+from sagactl.tools.api import DECLARATIONS, Declaration
+
+VERSION: Final = "1"
+"""Of the built-in tools: it grows when one of them comes to mean something else."""
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+class Unsure(Exception):  # noqa: N818 - an outcome and not a mistake, as `Rejected` is
+    """Say that something may have happened; `raw` is a reply that did not fit, for a probe or a compensation."""
+
+    def __init__(self, message: str, *, code: str, raw: Json = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.raw = raw
+
+
+def declares(name: str, schema: Mapping[str, Json], **facts: Any) -> Callable[[F], F]:
+    """Make a built-in tool of a function or method that takes its arguments as they come, by name."""
+    declaration = Declaration(name=name, version=VERSION, arguments_schema=schema, **facts)
+
+    def decorate(function: F) -> F:
+        setattr(function, DECLARATIONS, (declaration,))
+        return function
+
+    return decorate

@@ -1,0 +1,263 @@
+"""Starting a command by way of the spawner, and staying with it until nothing of it runs.
+
+The thread that makes the call reads what the command writes as it comes, always to the end: a bound on what is kept
+never holds the command up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import subprocess
+
+TERM_GRACE_SECONDS: Final = 2.0
+"""How long a command may take to end after SIGTERM; then comes SIGKILL."""
+
+WATCH_SECONDS: Final = 0.05
+"""How soon a call notices that it shall end."""
+
+STDOUT, STDERR = "stdout", "stderr"
+_READ_BYTES: Final = 65_536
+_SPAWNER: Final = Path(__file__).with_name("spawner.py")
+
+
+class NotStartedError(Exception):
+    """The command did not start, so nothing happened: `what` was being done when `errno` came."""
+
+    def __init__(self, what: str, errno: int) -> None:
+        super().__init__(f"{what}: {os.strerror(errno)}")
+        self.what = what
+        self.errno = errno
+
+
+class SupervisorLostError(Exception):
+    """Whoever watched over the command was killed, so nobody says what became of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What is run: `file` is where its supervisor is noted, `about` what is noted with it."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: Path
+    stdin: bytes = b""
+    file: Path | None = None
+    about: Mapping[str, object] = field(default_factory=dict)
+    grace_seconds: float = TERM_GRACE_SECONDS
+
+    def describe(self) -> bytes:
+        """Return all of it that the supervisor needs, with the length before it."""
+        fields = {
+            "argv": self.argv,
+            "env": dict(self.env),
+            "cwd": str(self.cwd),
+            "file": None if self.file is None else str(self.file),
+            "about": dict(self.about),
+            "grace_seconds": self.grace_seconds,
+        }
+        data = json.dumps(fields).encode()
+        return len(data).to_bytes(8, "big") + data
+
+
+class Launcher:
+    """The spawner of this process, started when the first command is, and again where it was lost."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._spawner: subprocess.Popen[bytes] | None = None
+        self._channel: socket.socket | None = None
+        self._pid = 0
+
+    def run(self, command: Command, hear: Callable[[str, bytes], None], must_end: Callable[[], bool]) -> int:
+        """Run *command* and return its wait status once nothing of it is left.
+
+        Args:
+            command: What is run.
+            hear: Is told what it writes: `stdout` or `stderr`, and the bytes.
+            must_end: Is asked often; once it says so, everything is ended.
+
+        Raises NotStartedError, or SupervisorLostError.
+        """
+        control, theirs = socket.socketpair()
+        stdin = _make_stdin(command.stdin)
+        readers, writers = {}, []
+        for name in (STDOUT, STDERR):
+            reader, writer = os.pipe()
+            readers[reader] = name
+            writers.append(writer)
+        try:
+            self._send([theirs.fileno(), stdin, *writers])
+        finally:
+            theirs.close()
+            for descriptor in (stdin, *writers):
+                os.close(descriptor)
+        with control:
+            return _Watch(control, readers, hear, must_end).follow(command)
+
+    def _send(self, descriptors: list[int]) -> None:
+        """Hand a command's descriptors to the spawner; one that has died is replaced once."""
+        with self._lock:
+            for is_last in (False, True):
+                channel = self._open_channel()
+                try:
+                    socket.send_fds(channel, [b"c"], descriptors)
+                except OSError:
+                    self._close()
+                    if is_last:
+                        raise
+                else:
+                    return
+
+    def _open_channel(self) -> socket.socket:
+        if self._channel is None or self._pid != os.getpid():
+            self._channel, theirs = socket.socketpair()
+            with theirs:
+                self._spawner = _start_spawner(theirs.fileno())
+            self._pid = os.getpid()
+        return self._channel
+
+    def _close(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+        if self._spawner is not None and self._pid == os.getpid():
+            self._spawner.kill()
+            self._spawner.wait()
+        self._channel = self._spawner = None
+
+
+def _start_spawner(channel: int) -> subprocess.Popen[bytes]:
+    """Start it in a session of its own, so that the terminal's signals don't reach it (E17)."""
+    import subprocess
+
+    options = ["-I", "-S", "-B", "-X", "utf8"]
+    return subprocess.Popen(  # noqa: S603 - our own script
+        [sys.executable, *options, str(_SPAWNER), str(channel), str(os.getpid())],
+        pass_fds=[channel],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        cwd="/",
+    )
+
+
+def _make_stdin(data: bytes) -> int:
+    """Return a descriptor from which *data* is read: a file in memory, so nobody has to feed it."""
+    if not data:
+        return os.open(os.devnull, os.O_RDONLY)
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("stdin")
+    else:
+        from tempfile import TemporaryFile
+
+        with TemporaryFile() as file:
+            descriptor = os.dup(file.fileno())
+    with os.fdopen(os.dup(descriptor), "wb") as file:
+        file.write(data)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+class _Watch:
+    """One command under way, as its driver sees it."""
+
+    def __init__(
+        self,
+        control: socket.socket,
+        readers: dict[int, str],
+        hear: Callable[[str, bytes], None],
+        must_end: Callable[[], bool],
+    ) -> None:
+        self._control = control
+        self._readers = readers
+        self._hear = hear
+        self._must_end = must_end
+        self._told = False
+        self._said = b""
+        self._events: dict[str, dict[str, Any]] = {}
+
+    def follow(self, command: Command) -> int:
+        try:
+            self._ask(command)
+            while not self._is_over():
+                self._end_if_told()
+                self._take(WATCH_SECONDS)
+            while self._readers and self._take(0):
+                pass
+        finally:
+            for descriptor in self._readers:
+                os.close(descriptor)
+        return self._read_status()
+
+    def _ask(self, command: Command) -> None:
+        try:
+            self._control.sendall(command.describe())
+        except OSError:
+            raise SupervisorLostError from None
+
+    def _is_over(self) -> bool:
+        return "gone" in self._events or "lost" in self._events or self._is_unstarted()
+
+    def _is_unstarted(self) -> bool:
+        return self._events.get("not_started", {}).get("what") == "start"
+
+    def _end_if_told(self) -> None:
+        if not self._told and self._must_end():
+            self._told = True
+            with contextlib.suppress(OSError):  # what has gone is seen at the next look
+                self._control.sendall(b"e")
+
+    def _take(self, seconds: float) -> bool:
+        """Take in what is there within the time; tell whether anything was."""
+        import select
+
+        poll = select.poll()
+        for descriptor in self._readers:
+            poll.register(descriptor, select.POLLIN)
+        poll.register(self._control, select.POLLIN)
+        ready = [descriptor for descriptor, _ in poll.poll(seconds * 1000)]
+        for descriptor in ready:
+            if descriptor in self._readers:
+                self._read(descriptor)
+            else:
+                self._listen()
+        return any(descriptor in self._readers for descriptor in ready)
+
+    def _read(self, descriptor: int) -> None:
+        data = os.read(descriptor, _READ_BYTES)
+        if data:
+            self._hear(self._readers[descriptor], data)
+        else:
+            del self._readers[descriptor]
+            os.close(descriptor)
+
+    def _listen(self) -> None:
+        try:
+            data = self._control.recv(4_096)
+        except OSError:
+            data = b""
+        *lines, self._said = (self._said + data).split(b"\n")
+        for line in lines:
+            event = json.loads(line)
+            self._events[event["event"]] = event
+        if not data:
+            self._events.setdefault("lost", {})
+
+    def _read_status(self) -> int:
+        if "not_started" in self._events:
+            raise NotStartedError(self._events["not_started"]["what"], self._events["not_started"]["errno"])
+        if "gone" not in self._events or "exited" not in self._events:
+            raise SupervisorLostError
+        status: int = self._events["exited"]["status"]
+        return status
