@@ -19,7 +19,7 @@ from sagactl.core.filled import Filled
 from sagactl.core.preview import Preview, Undone
 from sagactl.core.saga import Call, OnUnknown, Step, StepClass
 from sagactl.core.template import Template, write_template
-from sagactl.spec.durations import format_duration
+from sagactl.schemas.durations import format_duration
 
 PLAN_SCHEMA: Final = "sagactl.plan/1"
 FAILURES_SHOWN_MAX: Final = 20

@@ -13,9 +13,11 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from sagactl.core.dataclass import dataclass
 
 if TYPE_CHECKING:
     import subprocess
