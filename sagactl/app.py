@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from sagactl.core.canonical import Json
+    from sagactl.core.definition import Snapshot
     from sagactl.core.records import Holder
     from sagactl.core.saga import Saga, ToolFacts
     from sagactl.core.template import Scope
@@ -72,6 +73,7 @@ class Project:
     config: Config
     tools: tuple[Callable[..., object], ...] = ()
     _logs: dict[bool, Log] = field(default_factory=dict, init=False, repr=False)
+    _snapshot: tuple[Saga, Snapshot] | None = field(default=None, init=False, repr=False)
     _lock: threading.RLock = field(default_factory=threading.RLock, init=False, repr=False)
 
     def __enter__(self) -> Self:
@@ -258,7 +260,6 @@ class Project:
 
     def make_run(self, saga: Saga, inputs: object, *, key: str | None, requested_by: str) -> NewRun:
         """Return what a run of *saga* begins with; raises InvalidError where the inputs or the key don't fit (E8)."""
-        from sagactl.core.definition import write_definition
         from sagactl.engine.clock import SystemClock
         from sagactl.identity import check_key, make_run_id
         from sagactl.log.base import NewRun
@@ -269,13 +270,21 @@ class Project:
         return NewRun(
             run_id=make_run_id(),
             saga=saga.name,
-            definition=write_definition(saga),
+            definition=self._snapshot_of(saga),
             input=value,
             requested_by=requested_by,
             key=key if key is not None else self.run_key(saga, value),
             key_is_explicit=key is not None,
             deadline_ms=None if saga.run_timeout_ms is None else SystemClock().now_ms() + saga.run_timeout_ms,
         )
+
+    def _snapshot_of(self, saga: Saga) -> Snapshot:
+        """Return the snapshot of *saga*, taken once for all runs that begin with the same object."""
+        from sagactl.core.definition import take_snapshot
+
+        if self._snapshot is None or self._snapshot[0] is not saga:
+            self._snapshot = saga, take_snapshot(saga)
+        return self._snapshot[1]
 
     def run_key(self, saga: Saga, value: Json) -> str | None:
         """Return the key that *saga* gives a run with the checked input *value*, or None; raises InvalidError."""

@@ -7,7 +7,6 @@ transaction (E2), and only then make the calls it names (E1).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from sagactl.core.dataclass import dataclass
 from sagactl.core.evolve import evolve
@@ -43,6 +42,6 @@ def advance(saga: Saga, state: RunState, world: World, draw: Callable[[int, int]
             case MakeCall() | AskProbe():
                 record = found.intent if isinstance(found, MakeCall) else found.probe
                 calls.append(found)
-                world = replace(world, slots=world.slots - 1)
+                world = World(world.now_ms, world.slots - 1, world.evaluator, world.missing_tools)
         evolve(saga, state, record)
         records.append(record)

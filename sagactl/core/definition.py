@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
+from hashlib import sha256
 from typing import Any, Final, cast
 
-from sagactl.core.canonical import Json
+from sagactl.core.canonical import Json, canonical
+from sagactl.core.dataclass import dataclass
 from sagactl.core.saga import (
     Call,
     CompensateFailed,
@@ -25,6 +27,27 @@ from sagactl.core.saga import (
 from sagactl.core.template import Template, parse_template, write_template
 
 DEFINITION_SCHEMA: Final = "sagactl.definition/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A definition as the log keeps it: its spelling, and the digest that runs are bound to."""
+
+    text: str
+    digest: str
+    steps_total: int
+
+
+def take_snapshot(saga: Saga) -> Snapshot:
+    """Return the snapshot of *saga*; worth keeping where many runs begin with it."""
+    return spell_snapshot(write_definition(saga))
+
+
+def spell_snapshot(definition: Mapping[str, Json]) -> Snapshot:
+    """Return the snapshot that *definition* makes."""
+    text = canonical(dict(definition))
+    steps = definition.get("steps")
+    return Snapshot(text, sha256(text.encode()).hexdigest(), len(steps) if isinstance(steps, list) else 0)
 
 
 def write_definition(saga: Saga) -> dict[str, Json]:

@@ -97,9 +97,11 @@ def _on_claimed(saga: Saga, state: RunState, record: DriverClaimed) -> None:
 
 def _on_step_decided(saga: Saga, state: RunState, record: StepDecided) -> None:
     step = step_state(state, record.step)
-    _require(record.step in state.undecided and not step.decided, f"{record.step} is not to be decided")
+    if record.step not in state.undecided or step.decided:
+        raise IllegalRecordError(f"{record.step} is not to be decided")
     _require(state.direction is Direction.ACTION, "nothing new is decided while rolling back")
-    _require(record.items is None or len(record.items) <= ITEMS_MAX, f"more than {ITEMS_MAX} items")
+    if record.items is not None and len(record.items) > ITEMS_MAX:
+        raise IllegalRecordError(f"more than {ITEMS_MAX} items")
     del state.undecided[record.step]
     step.decided = True
     if not record.runs:
@@ -122,13 +124,17 @@ def _on_step_decided(saga: Saga, state: RunState, record: StepDecided) -> None:
 
 def _on_intent(saga: Saga, state: RunState, record: Intent) -> None:
     operation = record.operation
-    _require(operation in state.operations or _has_turn(state, operation), f"the turn of {operation} has not come")
+    if operation not in state.operations and not _has_turn(state, operation):
+        raise IllegalRecordError(f"the turn of {operation} has not come")
     op = operation_state(state, operation)
-    _require(record.fence == state.fence, f"an intent under fence {record.fence}, not {state.fence}")
-    _require(operation not in state.undrawn, f"the delay of {operation} is not drawn yet")
+    if record.fence != state.fence:
+        raise IllegalRecordError(f"an intent under fence {record.fence}, not {state.fence}")
+    if operation in state.undrawn:
+        raise IllegalRecordError(f"the delay of {operation} is not drawn yet")
     _check_direction(state, op)
     repeated = op.phase is Phase.PENDING
-    _require(record.attempt == op.attempts + (0 if repeated else 1), f"attempt {record.attempt} after {op.attempts}")
+    if record.attempt != op.attempts + (0 if repeated else 1):
+        raise IllegalRecordError(f"attempt {record.attempt} after {op.attempts}")
     if op.attempts == 0:
         _begin(saga, state, op, record)
     if operation.direction is Direction.COMPENSATION:
@@ -155,12 +161,14 @@ def _has_turn(state: RunState, operation: Operation) -> bool:
 def _check_direction(state: RunState, op: OperationState) -> None:
     if op.operation.direction is Direction.ACTION:
         undo = state.operations.get(op.operation.other)
-        _require(undo is None or undo.attempts == 0, f"{op.operation} can't start: its compensation has begun")  # E9
+        if undo is not None and undo.attempts > 0:
+            raise IllegalRecordError(f"{op.operation} can't start: its compensation has begun")  # E9
         is_turned = state.direction is Direction.COMPENSATION or state.failing is not None or state.terminating
         _require(not is_turned and not state.is_halted, "no action starts in a run that turns around or is held up")
         return
     action = state.operations.get(op.operation.other)
-    _require(action is not None and action.attempts > 0, f"{op.operation}: its action never had an intent")  # E9
+    if action is None or action.attempts == 0:
+        raise IllegalRecordError(f"{op.operation}: its action never had an intent")  # E9
     _require(state.direction is Direction.COMPENSATION, "nothing is undone on the way forward")
 
 
@@ -189,9 +197,10 @@ _EVENTS: Final = {
 
 def _on_outcome(saga: Saga, state: RunState, record: Outcome) -> None:
     op = state.operations.get(record.operation)
-    _require(op is not None and record.operation in state.in_flight, f"no call of {record.operation} is under way")
-    assert op is not None
-    _require(op.phase is Phase.CALLING and record.attempt == op.attempts, f"no attempt {record.attempt} is under way")
+    if op is None or record.operation not in state.in_flight:
+        raise IllegalRecordError(f"no call of {record.operation} is under way")
+    if op.phase is not Phase.CALLING or record.attempt != op.attempts:
+        raise IllegalRecordError(f"no attempt {record.attempt} is under way")
     del state.in_flight[record.operation]
     state.waiting = None
     event = _EVENTS[record.kind]
@@ -238,19 +247,22 @@ def _take_in(saga: Saga, op: OperationState, record: Outcome, event: Event) -> N
 
 def _on_probe(saga: Saga, state: RunState, record: Probe) -> None:
     op = state.operations.get(record.operation)
-    _require(op is not None, f"{record.operation} was never called, so nothing is in doubt")
-    assert op is not None
+    if op is None:
+        raise IllegalRecordError(f"{record.operation} was never called, so nothing is in doubt")
     if record.answer is None:
-        _require(op.doubt and record.fence == state.fence, f"{record.operation} is not to be probed")
+        if not op.doubt or record.fence != state.fence:
+            raise IllegalRecordError(f"{record.operation} is not to be probed")
         op.probes += 1
-        _require(record.number == op.probes, f"probe {record.number} after {op.probes - 1}")
+        if record.number != op.probes:
+            raise IllegalRecordError(f"probe {record.number} after {op.probes - 1}")
         op.deadline_ms = record.deadline_ms
         op.delay = None
         state.in_flight[record.operation] = None
         apply_event(saga, state, op, Event.PROBE_ASKED, record.at_ms)
         return
     _require(op.phase is Phase.PROBING and record.operation in state.in_flight, "no probe is under way")
-    _require(record.number == op.probes, f"an answer to probe {record.number}, not {op.probes}")
+    if record.number != op.probes:
+        raise IllegalRecordError(f"an answer to probe {record.number}, not {op.probes}")
     del state.in_flight[record.operation]
     event = {
         ProbeAnswer.DONE: Event.PROBE_DONE,
@@ -267,8 +279,8 @@ def _on_probe(saga: Saga, state: RunState, record: Probe) -> None:
 
 def _on_timer(saga: Saga, state: RunState, record: Timer) -> None:
     op = state.operations.get(record.operation)
-    _require(op is not None and record.operation in state.undrawn, f"no delay of {record.operation} is to be drawn")
-    assert op is not None
+    if op is None or record.operation not in state.undrawn:
+        raise IllegalRecordError(f"no delay of {record.operation} is to be drawn")
     del state.undrawn[record.operation]
     op.delay = None
     apply_event(saga, state, op, Event.TIMER, record.at_ms)
@@ -313,9 +325,10 @@ def _on_refused(saga: Saga, state: RunState, record: Decision) -> None:
     assert record.step is not None or record.operation is not None, "a refusal names its step"
     operation = record.operation or Operation(str(record.step), None, Direction.ACTION)
     if record.operation is None:
-        _require(operation.step in state.undecided, f"{operation} is not to be decided")
-    else:
-        _require(operation in state.operations or _has_turn(state, operation), f"the turn of {operation} has not come")
+        if operation.step not in state.undecided:
+            raise IllegalRecordError(f"{operation} is not to be decided")
+    elif operation not in state.operations and not _has_turn(state, operation):
+        raise IllegalRecordError(f"the turn of {operation} has not come")
     op = operation_state(state, operation)
     op.failure = record.failure
     state.undecided.pop(operation.step, None)
@@ -343,7 +356,8 @@ def _on_operator(saga: Saga, state: RunState, record: Operator) -> None:
 
 def _on_ended(_saga: Saga, state: RunState, record: Ended) -> None:
     _require(not state.in_flight, "a run doesn't end with a call under way")
-    _require(_may_end(state, record.status), f"the run can't end {record.status} now")
+    if not _may_end(state, record.status):
+        raise IllegalRecordError(f"the run can't end {record.status} now")
     state.ended = record
     state.cause = record.cause
     state.waiting = None

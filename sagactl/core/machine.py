@@ -19,13 +19,11 @@ the saga.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from sagactl.core import backward
 from sagactl.core.calls import Candidate, candidates, make_call, make_probe
 from sagactl.core.canonical import Json, NotJsonError, canonical
-from sagactl.core.dataclass import dataclass
 from sagactl.core.operators import answer_request
 from sagactl.core.policy import has_key_expired
 from sagactl.core.records import (
@@ -52,8 +50,7 @@ from sagactl.core.world import AskProbe, DrawDelay, EndCalls, MakeCall, Rest, Wa
 Next: TypeAlias = Write | MakeCall | AskProbe | DrawDelay | EndCalls | Wait | Rest
 
 
-@dataclass(frozen=True, slots=True)
-class _Turn:
+class _Turn(NamedTuple):
     saga: Saga
     state: RunState
     world: World
@@ -316,7 +313,7 @@ def _wait(turn: _Turn) -> Wait:
 
 def _missing_tool(turn: _Turn) -> str | None:
     """Return a tool that something ready waits for, if any (E16)."""
-    everything = replace(turn.world, missing_tools=frozenset())
+    everything = turn.world._replace(missing_tools=frozenset())
     for candidate in candidates(turn.saga, turn.state, everything):
         if candidate.tool in turn.world.missing_tools:
             return candidate.tool

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from sagactl.core.canonical import Json
 from sagactl.core.dataclass import dataclass
@@ -13,8 +13,7 @@ CALLS_MAX: Final = 8
 """Calls at once in one process, unless configured."""
 
 
-@dataclass(frozen=True, slots=True)
-class World:
+class World(NamedTuple):
     """The time, how many calls may start now, how to evaluate, and which pinned tools can't be called here."""
 
     now_ms: int

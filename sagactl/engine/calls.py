@@ -33,6 +33,15 @@ class CallUnderWay:
     job: AsyncJob | None = None
     told_to_end_at: float | None = None
     end_reason: str | None = None
+    started_at: float = 0.0
+    answered_at: float = 0.0
+    reply: Reply | None = None
+    """What came of it; None where it was not made, since the lease may have run out."""
+
+    @property
+    def seconds_taken(self) -> float:
+        """Return how long the call took."""
+        return self.answered_at - self.started_at
 
     def tell_to_end(self, now: float, reason: str | None = None) -> None:
         """Ask the call to end, for its deadline or for *reason*; idempotent."""
@@ -46,44 +55,54 @@ class CallUnderWay:
 
 @dataclass(slots=True)
 class CallStarter:
-    """Starts calls; `may_call` is asked on the calling thread at the last moment, `answer` is told the end."""
+    """Makes calls; `may_call` is asked on the calling thread at the last moment, `answered` is told of the end."""
 
     toolbox: Toolbox
     workers: Workers
     clock: Clock
     may_call: Callable[[CallUnderWay], bool]
-    answer: Callable[[CallUnderWay, Reply, float], None]
-    not_called: Callable[[CallUnderWay], None]
+    answered: Callable[[CallUnderWay], None]
+
+    def is_async(self, call: CallUnderWay) -> bool:
+        """Tell whether *call* belongs on the event loop; probes, which are short, are awaited where they are made."""
+        return not call.is_probe and self.toolbox.is_async(call.invocation.tool)
 
     def start(self, call: CallUnderWay) -> None:
         """Begin *call* on a thread, or on the event loop where its tool is async."""
-        if not call.is_probe and self.toolbox.is_async(call.invocation.tool):
+        if self.is_async(call):
             self._start_async(call)
         else:
             self.workers.submit(lambda: self._run(call))
 
+    def make(self, call: CallUnderWay) -> None:
+        """Make *call* on this thread and note what came of it; never raises."""
+        call.started_at = self.clock.monotonic()
+        if self.may_call(call):
+            try:
+                reply: Reply
+                reply = self.toolbox.probe(call.invocation) if call.is_probe else self.toolbox.call(call.invocation)
+            except BaseException as error:  # a toolbox never raises; if it does, the call is in doubt
+                reply = _reply_for_bug(error, is_probe=call.is_probe)
+            call.reply = reply
+        call.answered_at = self.clock.monotonic()
+
     def _run(self, call: CallUnderWay) -> None:
-        if not self.may_call(call):
-            self.not_called(call)
-            return
-        reply: Reply
-        try:
-            reply = self.toolbox.probe(call.invocation) if call.is_probe else self.toolbox.call(call.invocation)
-        except BaseException as error:  # a toolbox never raises; if it does, the call is in doubt
-            reply = _reply_for_bug(error, is_probe=call.is_probe)
-        self.answer(call, reply, self.clock.monotonic())
+        self.make(call)
+        self.answered(call)
 
     def _start_async(self, call: CallUnderWay) -> None:
+        call.started_at = self.clock.monotonic()
         if not self.may_call(call):
-            self.not_called(call)
+            self.answered(call)
             return
         call.job = self.workers.submit_async(
             lambda: self.toolbox.call_async(call.invocation), lambda result: self._finish_async(call, result)
         )
 
     def _finish_async(self, call: CallUnderWay, result: object) -> None:
-        reply = result if isinstance(result, Answer) else _reply_for_bug(result, is_probe=False)
-        self.answer(call, reply, self.clock.monotonic())
+        call.reply = result if isinstance(result, Answer) else _reply_for_bug(result, is_probe=False)
+        call.answered_at = self.clock.monotonic()
+        self.answered(call)
 
 
 def _reply_for_bug(error: object, *, is_probe: bool) -> Reply:

@@ -16,12 +16,12 @@ What it never does
   whole driver stops in time for its calls to end before another driver may begin (E15, C3).
 * It never lets an answer count twice: an answer is taken only from the call that is under way now.
 
-Everything the loop does happens on the thread that called `drive`; other threads only put events into its inbox.
+The loop is turned by one thread at a time: the one that called `drive`, or a worker that it is lent to (`relay`).
+Other threads only put events into its inbox.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -42,23 +42,26 @@ from sagactl.core.records import (
     Record,
 )
 from sagactl.core.saga import Saga
-from sagactl.core.state import RunState
 from sagactl.core.summary import summarize
-from sagactl.core.transitions import IllegalRecordError
 from sagactl.core.world import AskProbe, EndCalls, MakeCall, Rest, Wait, World
-from sagactl.engine.calls import CallStarter, CallUnderWay, Reply, judge_lateness
+from sagactl.engine.calls import CallStarter, CallUnderWay, judge_lateness
 from sagactl.engine.clock import Clock, SystemClock
+from sagactl.engine.dispatch import Dispatcher
 from sagactl.engine.ending import Ending, Why
 from sagactl.engine.inbox import Inbox
 from sagactl.engine.lease_keeper import LeaseKeeper
-from sagactl.engine.run import Evaluate, Run, RunEvaluator, find_missing_tools
+from sagactl.engine.run import Evaluate, Run, take_up
 from sagactl.engine.settings import Committed, Settings
+from sagactl.engine.slots import Slots
 from sagactl.engine.timetable import Timetable
 from sagactl.engine.translate import make_invocation, make_record
 from sagactl.engine.workers import Workers
 from sagactl.errors import BusyError, DamagedLogError, InternalError, LeaseLostError, SagactlError
 from sagactl.log.base import Captured, Creation, Lease, Log, NewRun
 from sagactl.tools.base import Toolbox
+
+CALLS_IN_A_ROW_MAX: Final = 32
+"""How many calls a run makes before others that wait for a slot have their turn."""
 
 REQUEST_POLL_SECONDS: Final = 0.5
 """How often requests from other processes are looked for: each is answered within a second (E22)."""
@@ -92,9 +95,8 @@ class Driver:
         """Runs that something happened to: to be advanced."""
         self._changed: dict[str, None] = {}
         """Runs that were advanced or folded since the last commit."""
-        self._starved: deque[str] = deque()
+        self._slots = Slots(self._settings.calls_max)
         self._timetable = Timetable()
-        self._calls_under_way = 0
         self._definitions: dict[str, Saga] = {}
         self._endings: dict[str, Ending] = {}
         self._listeners: list[Callable[[Committed], None]] = []
@@ -104,7 +106,7 @@ class Driver:
         self._inbox = Inbox()
         self._workers = Workers()
         self._keeper = self._make_keeper()
-        self._starter = self._make_starter()
+        self._dispatcher = self._make_dispatcher()
 
     def _make_keeper(self) -> LeaseKeeper:
         return LeaseKeeper(
@@ -115,20 +117,20 @@ class Driver:
             heartbeat_ms=self._settings.heartbeat_ms,
         )
 
-    def _make_starter(self) -> CallStarter:
-        return CallStarter(
+    def _make_dispatcher(self) -> Dispatcher:
+        starter = CallStarter(
             self._toolbox,
             self._workers,
             self._clock,
             may_call=lambda call: self._keeper.seconds_left(call.run_id) > 0,
-            answer=lambda call, reply, at: self.post(partial(self._on_answer, call, reply, at)),
-            not_called=lambda call: self.post(partial(self._on_not_called, call)),
+            answered=lambda call: self.post(partial(self._on_answer, call)),
         )
+        return Dispatcher(starter, self._workers)
 
     # What others call
 
     def subscribe(self, listener: Callable[[Committed], None]) -> None:
-        """Tell *listener* of records once they are durable, on the driving thread; it must not raise."""
+        """Tell *listener* of records once they are durable, on the thread that turns the loop; it must not raise."""
         self._listeners.append(listener)
 
     def create(self, new: NewRun, saga: Saga) -> Creation:
@@ -136,7 +138,8 @@ class Driver:
         asked_at = self._clock.monotonic()
         creation = self._log.create(new, holder=self._holder)
         if creation.lease is not None:
-            self._take_over(creation.lease, saga, asked_at)
+            self._keeper.hold(creation.lease, asked_at)
+            self._take_over(creation.lease, saga, creation.records)
         return creation
 
     def adopt(self, run_id: str) -> None:
@@ -146,7 +149,15 @@ class Driver:
             self._definitions[digest] = read_definition(self._log.definition(digest))
         asked_at = self._clock.monotonic()
         lease = self._log.claim(run_id, holder=self._holder)
-        self._take_over(lease, self._definitions[digest], asked_at)
+        self._keeper.hold(lease, asked_at)
+        try:
+            self._toolbox.end_orphans(run_id)  # E17: before anything is decided
+            self._take_over(lease, self._definitions[digest], (stored.record for stored in self._log.read(run_id)))
+        except (BusyError, DamagedLogError):
+            self._keeper.drop(lease)
+            self._log.release([lease])
+            raise
+        self._answer_requests([run_id])
 
     def drive(
         self, *, only_record: bool = False, is_over: Callable[[dict[str, Ending]], bool] = lambda _: True
@@ -160,24 +171,36 @@ class Driver:
         if only_record:
             self._on_interrupt()
         try:
-            while True:
-                self._check_trouble()
-                self._advance_all()
-                self._commit()
-                self._let_go()
-                if is_over(self._endings) and not self._runs:
-                    return self._endings
-                self._inbox.take(self._seconds_to_sleep())
-                self._tick()
+            while self._turn(is_over):
+                if self._dispatcher.has_own_calls:
+                    self._dispatcher.turn_with_calls(partial(self._look_and_turn, is_over), self._on_answer)
+                else:
+                    self._inbox.take(self._seconds_to_sleep())
+                    self._tick()
+            return self._endings
         finally:
             self._abandon()
+
+    def _turn(self, is_over: Callable[[dict[str, Ending]], bool]) -> bool:
+        """Advance, commit, begin calls; return whether there is anything left to drive."""
+        self._check_trouble()
+        self._advance_all()
+        self._commit()
+        self._let_go()
+        return bool(self._runs) or not is_over(self._endings)
+
+    def _look_and_turn(self, is_over: Callable[[dict[str, Ending]], bool]) -> bool:
+        """Take in what is there, without waiting, and turn the loop once more."""
+        self._inbox.take_at_once()
+        self._tick()
+        return self._turn(is_over)
 
     def interrupt(self) -> None:
         """Start nothing new, let running calls settle within the grace, then let go (E17). From any thread."""
         self.post(self._on_interrupt)
 
     def post(self, event: Callable[[], None]) -> None:
-        """Have *event*, which must not raise, run on the driving thread between two turns. From any thread."""
+        """Have *event*, which must not raise, run between two turns of the loop. From any thread."""
         self._inbox.put(event)
 
     def calls_under_way(self) -> list[CallUnderWay]:
@@ -186,38 +209,13 @@ class Driver:
 
     # Taking over and letting go
 
-    def _take_over(self, lease: Lease, saga: Saga, asked_at: float) -> None:
-        self._keeper.hold(lease, asked_at)
-        records = [stored.record for stored in self._log.read(lease.run_id)]
-        state = self._replay(lease, saga, records)
-        run = Run(
-            lease=lease,
-            saga=saga,
-            state=state,
-            evaluator=RunEvaluator(saga.tools, self._toolbox, self._evaluate),
-            committed_seq=state.seq,
-            skew_ms=max(0, records[-1].at_ms - self._clock.now_ms()),
-            missing_tools=find_missing_tools(saga, self._toolbox),
-        )
+    def _take_over(self, lease: Lease, saga: Saga, log: Iterable[Record]) -> None:
+        records = tuple(log)
+        run = take_up(lease, saga, records, self._toolbox, self._evaluate, now_ms=self._clock.now_ms())
         self._runs[lease.run_id] = run
         self._dirty[lease.run_id] = None
         self._endings.pop(lease.run_id, None)
-        self._answer_requests([lease.run_id])
-        self._tell(run, 1, tuple(records))
-
-    def _replay(self, lease: Lease, saga: Saga, records: list[Record]) -> RunState:
-        try:
-            self._toolbox.end_orphans(lease.run_id)  # E17: before anything is decided
-            return replay(saga, records)
-        except BusyError:
-            self._keeper.drop(lease)
-            self._log.release([lease])
-            raise
-        except IllegalRecordError as error:
-            self._keeper.drop(lease)
-            self._log.release([lease])
-            hint = f"sagactl verify {lease.run_id}"
-            raise DamagedLogError(f"the log of run {lease.run_id} holds what can't be: {error}", hint=hint) from error
+        self._tell(run, 1, records)
 
     def _let_go(self) -> None:
         touched = self._runs if self._stopping_since is not None else self._changed
@@ -226,8 +224,9 @@ class Driver:
         self._changed.clear()
         for run, why in leaving:
             self._forget(run, why)
-        if leaving:
-            self._log.release([run.lease for run, _ in leaving])
+        held = [run.lease for run, _ in leaving if not run.is_released]
+        if held:
+            self._log.release(held)
 
     def _why_leave(self, run: Run) -> Why | None:
         if run.under_way and not self._is_grace_over(run):
@@ -254,7 +253,7 @@ class Driver:
         for call in run.under_way.values():
             call.tell_to_end(self._clock.monotonic())
             self._timetable.forget(call)
-        self._calls_under_way -= len(run.under_way)
+        self._slots.taken -= len(run.under_way)
         in_doubt = tuple(str(operation) for operation in run.under_way)
         detail = run.missing_tool
         summary = summarize(run.saga, run.state)
@@ -275,12 +274,21 @@ class Driver:
         if self._stopping_since is not None:
             self._dirty.clear()
             return
-        starved = [self._starved.popleft() for _ in range(min(len(self._starved), self._free_slots()))]
-        for run_id in dict.fromkeys([*starved, *self._dirty]):
-            run = self._runs.get(run_id)
-            if run is not None:
-                self._guard(run, partial(self._advance, run))
-        self._dirty.clear()
+        dirty, self._dirty = self._dirty, {}
+        for run_id in dirty:
+            self._advance_one(run_id)
+        while (starved := self._slots.next_run()) is not None:
+            self._advance_one(starved)
+
+    def _advance_one(self, run_id: str) -> None:
+        """A run that has begun goes on before others begin, so that few are half-way; but not for ever."""
+        run = self._runs.get(run_id)
+        if run is None:
+            return
+        slots = self._slots.free
+        if self._slots.are_wanted and run.calls_in_a_row >= CALLS_IN_A_ROW_MAX:
+            run.calls_in_a_row = slots = 0
+        self._guard(run, partial(self._advance, run, slots))
 
     def _guard(self, run: Run, action: Callable[[], None]) -> None:
         """Do something that touches one run only; a bug met there lets go of that run, and the others go on (V6).
@@ -306,15 +314,13 @@ class Driver:
         run.state = replay(run.saga, whole)
         self._log.append([run.make_batch(kept)])
 
-    def _free_slots(self) -> int:
-        return max(0, self._settings.calls_max - self._calls_under_way)
-
-    def _advance(self, run: Run) -> None:
-        world = World(self._now_ms(run), self._free_slots(), run.evaluator, run.missing_tools)
+    def _advance(self, run: Run, slots: int) -> None:
+        world = World(self._now_ms(run), slots, run.evaluator, run.missing_tools)
         turn = advance(run.saga, run.state, world, self._draw)
         run.records += turn.records
         run.to_make += turn.calls
-        self._calls_under_way += len(turn.calls)
+        self._slots.taken += len(turn.calls)
+        run.calls_in_a_row += len(turn.calls)
         self._changed[run.run_id] = None
         run.is_at_rest = isinstance(turn.then, Rest)
         run.is_waiting_for_timer = False
@@ -329,7 +335,7 @@ class Driver:
 
     def _note_wait(self, run: Run, wait: Wait) -> None:
         if wait.what == "slot":
-            self._starved.append(run.run_id)
+            self._slots.queue(run.run_id)
         if wait.what == "missing_tool":
             run.missing_tool = wait.detail
             failure = Failure("missing_tool", f"the tool {wait.detail} is not here, or changed")
@@ -368,13 +374,15 @@ class Driver:
             if run.run_id not in self._runs:
                 continue
             first_seq, records = run.committed_seq + 1, tuple(run.records)
+            run.is_released = run.is_finished
             run.committed_seq = run.state.seq
             run.records.clear()
             run.captured.clear()
             to_make, run.to_make = run.to_make, []
             for call in to_make:
                 self._start(run, call)
-            self._tell(run, first_seq, records)
+            if self._listeners:
+                self._tell(run, first_seq, records)
 
     def _tell(self, run: Run, first_seq: int, records: tuple[Record, ...]) -> None:
         for listener in self._listeners:
@@ -395,18 +403,22 @@ class Driver:
         )
         run.under_way[record.operation] = call
         self._timetable.watch(call, call.deadline)
-        self._starter.start(call)
+        self._dispatcher.begin(call, is_alone=self._slots.taken == 1)
 
     # Events
 
-    def _on_answer(self, call: CallUnderWay, reply: Reply, at: float) -> None:
+    def _on_answer(self, call: CallUnderWay) -> None:
+        self._dispatcher.note(call)
         run = self._runs.get(call.run_id)
+        if call.reply is None:
+            self._on_not_called(call)
+            return
         if run is None or run.under_way.get(call.operation) is not call:
             return
         del run.under_way[call.operation]
         self._timetable.forget(call)
-        self._calls_under_way -= 1
-        reply = judge_lateness(call, reply, at, call.invocation.seconds_left)
+        self._slots.taken -= 1
+        reply = judge_lateness(call, call.reply, call.answered_at, call.invocation.seconds_left)
         if reply.printed:
             run.captured.append(Captured(call.operation, call.number, reply.printed))
         record = make_record(call, reply, self._now_ms(run), run.state.fence)
@@ -468,7 +480,7 @@ class Driver:
         next_at = self._timetable.next_at()
         if next_at is not None:
             times.append(next_at - now)
-        if self._starved and self._free_slots() > 0:
+        if self._slots.are_wanted and self._slots.free > 0:
             times.append(0.0)
         return max(0.0, min(times))
 

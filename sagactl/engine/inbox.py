@@ -20,7 +20,11 @@ class Inbox:
         """Wait for an event, then handle all that are there."""
         try:
             self._events.get(timeout=max(0.0, timeout_seconds))()
-            while True:
-                self._events.get_nowait()()
         except queue.Empty:
             return
+        self.take_at_once()
+
+    def take_at_once(self) -> None:
+        """Handle all events that are there."""
+        while not self._events.empty():
+            self._events.get_nowait()()

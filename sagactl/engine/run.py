@@ -7,7 +7,7 @@ from dataclasses import field
 
 from sagactl.core.canonical import Json
 from sagactl.core.dataclass import dataclass
-from sagactl.core.evolve import evolve
+from sagactl.core.evolve import evolve, replay
 from sagactl.core.records import Disposition, Operation, Operator, Record
 from sagactl.core.saga import Saga, ToolFacts
 from sagactl.core.state import RunState
@@ -16,7 +16,7 @@ from sagactl.core.template import ExpressionError, Scope
 from sagactl.core.transitions import IllegalRecordError
 from sagactl.core.world import AskProbe, MakeCall
 from sagactl.engine.calls import CallUnderWay
-from sagactl.errors import InternalError, NotFoundError, PluginError
+from sagactl.errors import DamagedLogError, InternalError, NotFoundError, PluginError
 from sagactl.log.base import Batch, Captured, Lease
 from sagactl.tools.base import Toolbox
 
@@ -63,14 +63,23 @@ class Run:
     captured: list[Captured] = field(default_factory=list)
     under_way: dict[Operation, CallUnderWay] = field(default_factory=dict)
     wake_ms: int | None = None
+    calls_in_a_row: int = 0
+    """Calls since the run last stood back for others that waited for a slot."""
     is_waiting_for_timer: bool = False
     missing_tool: str | None = None
     is_at_rest: bool = False
+    is_released: bool = False
+    """The lease was given back with the last record."""
 
     @property
     def run_id(self) -> str:
         """Return the id of the run."""
         return self.lease.run_id
+
+    @property
+    def is_finished(self) -> bool:
+        """Tell whether nothing is left to do for a driver once the waiting records are durable."""
+        return self.is_at_rest and not self.under_way and not self.to_make
 
     def fold(self, record: Record) -> None:
         """Take *record* into the state and queue it for the next commit; raises InternalError for our own mistakes."""
@@ -88,7 +97,29 @@ class Run:
             if isinstance(record, Operator) and record.disposition is not Disposition.DEFERRED
         )
         summary = summarize(self.saga, self.state)
-        return Batch(self.lease, self.committed_seq, tuple(records), summary, tuple(self.captured), answered)
+        return Batch(
+            self.lease, self.committed_seq, tuple(records), summary, tuple(self.captured), answered, self.is_finished
+        )
+
+
+def take_up(
+    lease: Lease, saga: Saga, records: Sequence[Record], toolbox: Toolbox, evaluate: Evaluate, *, now_ms: int
+) -> Run:
+    """Return the run that *records*, all there are, tell of; raises DamagedLogError where they can't be."""
+    try:
+        state = replay(saga, records)
+    except IllegalRecordError as error:
+        message = f"the log of run {lease.run_id} holds what can't be: {error}"
+        raise DamagedLogError(message, hint=f"sagactl verify {lease.run_id}") from error
+    return Run(
+        lease=lease,
+        saga=saga,
+        state=state,
+        evaluator=RunEvaluator(saga.tools, toolbox, evaluate),
+        committed_seq=state.seq,
+        skew_ms=max(0, records[-1].at_ms - now_ms),
+        missing_tools=find_missing_tools(saga, toolbox),
+    )
 
 
 def find_missing_tools(saga: Saga, toolbox: Toolbox) -> frozenset[str]:

@@ -15,6 +15,7 @@ from typing import Final, Protocol
 
 from sagactl.core.canonical import Json
 from sagactl.core.dataclass import dataclass
+from sagactl.core.definition import Snapshot
 from sagactl.core.records import Cause, Direction, Failure, Holder, Operation, Record, Request, RunStatus
 from sagactl.core.summary import Summary
 
@@ -34,7 +35,7 @@ class NewRun:
 
     run_id: str
     saga: str
-    definition: dict[str, Json]
+    definition: Snapshot
     input: Json
     requested_by: str
     key: str | None = None
@@ -58,6 +59,8 @@ class Creation:
     run_id: str
     is_new: bool
     lease: Lease | None
+    records: tuple[Record, ...] = ()
+    """The first records of a new run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,8 @@ class Batch:
     captured: tuple[Captured, ...] = ()
     answered: tuple[str, ...] = ()
     """Ids of the requests that these records answer."""
+    releases: bool = False
+    """Give the lease back in the same transaction: the run rests after these records."""
 
 
 @dataclass(frozen=True, slots=True)

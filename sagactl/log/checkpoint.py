@@ -30,6 +30,9 @@ CHECKPOINT_BYTES: Final = 4 * 1024 * 1024
 CUT_FACTOR: Final = 2
 """How many times longer than that a file must be to be cut."""
 
+LOOK_COMMITS: Final = 8
+"""How many commits go by until the file's size is looked at; they write a few times the payload limit at worst."""
+
 WAL_BYTES_MAX: Final = 16 * CHECKPOINT_BYTES
 FORCED_WAIT_MS: Final = 250
 
@@ -38,16 +41,26 @@ class Checkpointer:
     """Keeps the WAL of the log at *path* short; every call is made inside the gate, with no transaction open."""
 
     def __init__(
-        self, path: Path, *, checkpoint_bytes: int = CHECKPOINT_BYTES, wal_bytes_max: int = WAL_BYTES_MAX
+        self,
+        path: Path,
+        *,
+        checkpoint_bytes: int = CHECKPOINT_BYTES,
+        wal_bytes_max: int = WAL_BYTES_MAX,
+        look_commits: int = LOOK_COMMITS,
     ) -> None:
         self._wal = path.with_name(path.name + "-wal")
         self._checkpoint_bytes = checkpoint_bytes
         self._wal_bytes_max = wal_bytes_max
+        self._look_commits = look_commits
+        self._commits = 0
         self.due_bytes = max(checkpoint_bytes, self.wal_bytes())
         """When the WAL's file is longer, a checkpoint is due."""
 
     def after_commit(self, connection: sqlite3.Connection) -> None:
-        """Run a checkpoint if it is due."""
+        """Run a checkpoint if it is due; looked after at each `LOOK_COMMITS`th commit, for looking costs time too."""
+        self._commits = (self._commits + 1) % self._look_commits
+        if self._commits:
+            return
         size = self.wal_bytes()
         if size <= self.due_bytes:
             return

@@ -7,7 +7,7 @@ when the run ends. An operation has one open letter at most.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from sagactl.core.dataclass import dataclass
 from sagactl.core.records import (
@@ -42,6 +42,9 @@ class CloseLetters:
 
 
 RowEffect: TypeAlias = OpenLetter | CloseLetters
+
+WITH_EFFECTS: Final = frozenset({Decision, Ended, Operator})
+"""The types of records that can have one."""
 
 
 def row_effect(record: Record) -> RowEffect | None:

@@ -27,7 +27,11 @@ _ENDED_STATES: Final = frozenset({"Z", "X", "x"})
 
 def this_process() -> Holder:
     """Return this process as the holder of leases."""
-    pid = os.getpid()
+    return _describe(os.getpid())
+
+
+@cache
+def _describe(pid: int) -> Holder:
     stat = _read_stat(pid)
     return Holder(socket.gethostname(), pid, "" if stat is None else stat[1], read_boot_id())
 

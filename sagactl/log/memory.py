@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field, replace
 from functools import partial
 
-from sagactl.core.canonical import Json, canonical, digest
+from sagactl.core.canonical import Json, digest
 from sagactl.core.dataclass import dataclass
 from sagactl.core.records import AT_REST, Holder, Record, Request, RunStatus
 from sagactl.log.audit import WHOLE_LOG, Evidence, Letter, verify_run
@@ -94,18 +94,19 @@ class MemoryLog:
         return None
 
     def _create(self, new: NewRun, holder: Holder | None) -> Creation:
-        definition, at_ms = digest(new.definition), self._clock.wall_ms()
-        records: list[Record] = [created_record(new, definition, at_ms)]
+        at_ms = self._clock.wall_ms()
+        records: list[Record] = [created_record(new, at_ms)]
         if holder is not None:
             records.append(claimed_record(at_ms, 1, holder, calls_ended=True))
         links = link(new.run_id, 0, genesis_hash(new.run_id), encode_all(records))
-        row = first_row(new, definition, at_ms, links[-1].seq, links[-1].hash)
+        row = first_row(new, at_ms, links[-1].seq, links[-1].hash)
         run = _Run(replace(row, holder=holder), new.key_is_explicit, links)
         if holder is not None:
             run.fence, run.granted = 1, grant(self._clock)
-        self._definitions.setdefault(definition, canonical(new.definition))
+        self._definitions.setdefault(new.definition.digest, new.definition.text)
         self._runs[new.run_id] = run
-        return Creation(new.run_id, is_new=True, lease=None if holder is None else Lease(new.run_id, 1, holder))
+        lease = None if holder is None else Lease(new.run_id, 1, holder)
+        return Creation(new.run_id, is_new=True, lease=lease, records=tuple(records))
 
     def claim(self, run_id: str, *, holder: Holder) -> Lease:
         """Take the run over; see the protocol."""
@@ -150,10 +151,13 @@ class MemoryLog:
         """Give leases back."""
         with self._lock:
             for lease in leases:
-                if self._holds(lease):
-                    run = self._runs[lease.run_id]
-                    run.granted = None
-                    run.row = replace(run.row, holder=None)
+                self._release(lease)
+
+    def _release(self, lease: Lease) -> None:
+        if self._holds(lease):
+            run = self._runs[lease.run_id]
+            run.granted = None
+            run.row = replace(run.row, holder=None)
 
     def append(self, batches: Sequence[Batch]) -> list[Lease]:
         """Append all batches; return the leases that are lost."""
@@ -167,6 +171,8 @@ class MemoryLog:
                     continue
                 links = link(batch.lease.run_id, batch.after_seq, run.row.head, columns)
                 self._append(run, batch, links)
+                if batch.releases:
+                    self._release(batch.lease)
             return refused
 
     def _append(self, run: _Run, batch: Batch, links: list[Link]) -> None:

@@ -16,13 +16,13 @@ FOUND_MAX: Final = 10
 """How many runs a prefix finds at most."""
 
 
-def created_record(new: NewRun, definition: str, at_ms: int) -> RunCreated:
+def created_record(new: NewRun, at_ms: int) -> RunCreated:
     """Return the first record of a run."""
     return RunCreated(
         at_ms=at_ms,
         run_id=new.run_id,
         saga=new.saga,
-        definition=definition,
+        definition=new.definition.digest,
         input=new.input,
         requested_by=new.requested_by,
         run_key=new.key,
@@ -35,13 +35,12 @@ def claimed_record(at_ms: int, fence: int, holder: Holder, *, calls_ended: bool)
     return DriverClaimed(at_ms=at_ms, fence=fence, holder=holder, calls_ended=calls_ended)
 
 
-def first_row(new: NewRun, definition: str, at_ms: int, seq: int, head: str) -> RunRow:
+def first_row(new: NewRun, at_ms: int, seq: int, head: str) -> RunRow:
     """Return the row of a run that was just created."""
-    steps = new.definition.get("steps")
     return RunRow(
         run_id=new.run_id,
         saga=new.saga,
-        definition=definition,
+        definition=new.definition.digest,
         status=RunStatus.RUNNING,
         direction=Direction.ACTION,
         cause=None,
@@ -54,7 +53,7 @@ def first_row(new: NewRun, definition: str, at_ms: int, seq: int, head: str) -> 
         created_at_ms=at_ms,
         updated_at_ms=at_ms,
         ended_at_ms=None,
-        steps_total=len(steps) if isinstance(steps, list) else 0,
+        steps_total=new.definition.steps_total,
         steps_done=0,
         dead_letters=0,
         seq=seq,

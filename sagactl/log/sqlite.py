@@ -51,7 +51,7 @@ from sagactl.log.rows import check_new
 from sagactl.log.sqlite_open import BUSY_MS, Connect, connect_plainly
 from sagactl.log.sqlite_reading import ReadingStore, Store
 from sagactl.log.sqlite_store import Work, WritingStore
-from sagactl.log.sqlite_write import EncodedBatch
+from sagactl.log.sqlite_write import EncodedBatch, Head
 
 T = TypeVar("T")
 
@@ -84,6 +84,8 @@ class SqliteLog:
             self._writer = WritingStore(path, busy_ms=busy_ms, connect=connect, checkpointer=checkpointer)
             self._store = self._writer
         self._appending: GroupCommit[Sequence[EncodedBatch], list[Lease]] = GroupCommit(self._append_groups)
+        self._heads: dict[str, Head] = {}
+        """Where the runs stood that were appended to last: checked by each append that relies on it."""
 
     def _write(self, work: Work[T]) -> T:
         if self._writer is None:
@@ -106,15 +108,28 @@ class SqliteLog:
     def release(self, leases: Sequence[Lease]) -> None:
         """Give leases back."""
         self._write(lambda connection: sqlite_write.release_leases(connection, leases))
+        for lease in leases:
+            self._heads.pop(lease.run_id, None)
 
     def append(self, batches: Sequence[Batch]) -> list[Lease]:
         """Append all batches durably, together with what other threads append; return the leases that are lost."""
         return self._appending.submit([sqlite_write.encode_batch(batch) for batch in batches])
 
     def _append_groups(self, groups: Sequence[Sequence[EncodedBatch]]) -> list[list[Lease]]:
-        batches = [batch for group in groups for batch in group]
-        refused = iter(self._write(lambda connection: sqlite_write.append_batches(connection, batches)))
-        return [[lease for _ in group for lease in next(refused)] for group in groups]
+        batches = [encoded for group in groups for encoded in group]
+        heads = iter(self._write(lambda connection: sqlite_write.append_batches(connection, batches, self._heads)))
+        return [
+            [encoded.batch.lease for encoded in group if not self._note_head(encoded.batch, next(heads))]
+            for group in groups
+        ]
+
+    def _note_head(self, batch: Batch, head: Head | None) -> bool:
+        """Remember where a run stands now; return False where the lease was lost."""
+        if head is None or batch.releases:
+            self._heads.pop(batch.lease.run_id, None)
+        else:
+            self._heads[batch.lease.run_id] = head
+        return head is not None
 
     def read(self, run_id: str, *, after_seq: int = 0) -> Iterator[StoredRecord]:
         """Yield the records in order, each verified."""

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
-from sagactl.core.canonical import canonical, digest
+from sagactl.core.canonical import digest
 from sagactl.core.dataclass import dataclass
 from sagactl.core.records import Holder, Record, Request
+from sagactl.core.summary import Summary
 from sagactl.log.base import Batch, Captured, Creation, Lease, NewRun, RunRow
-from sagactl.log.chain import Link, encode_all, genesis_hash, link
+from sagactl.log.chain import encode_all, genesis_hash, link
 from sagactl.log.codec import Encoded, encode_failure, encode_request
-from sagactl.log.effects import CloseLetters, OpenLetter, row_effect
+from sagactl.log.effects import WITH_EFFECTS, CloseLetters, OpenLetter, row_effect
 from sagactl.log.leases import Granted, LeaseClock, Standing, grant, judge
 from sagactl.log.rows import (
     busy,
@@ -27,13 +28,18 @@ from sagactl.log.rows import (
 from sagactl.log.sqlite_store import Mark
 
 _INSERT_RECORD: Final = "INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_UPDATE_RUN: Final = (
-    "UPDATE runs SET direction = ?, cause = ?, failure = ?, failed_step = ?, waiting_for = ?,"
+_SET_ROW: Final = (
+    "SET direction = ?, cause = ?, failure = ?, failed_step = ?, waiting_for = ?,"
     " waiting_until_ms = ?, updated_at_ms = ?, ended_at_ms = ?, steps_total = ?, steps_done = ?, dead_letters = ?,"
-    " seq = ?, head = ? WHERE run_id = ?"
+    " seq = ?, head = ?"
 )
+_WHERE_HELD: Final = (
+    " WHERE run_id = ? AND seq = ? AND head = ? AND EXISTS"
+    " (SELECT 1 FROM leases WHERE leases.run_id = runs.run_id AND fence = ? AND host IS NOT NULL)"
+)
+_UPDATE_ROW: Final = f"UPDATE runs {_SET_ROW}{_WHERE_HELD}"
 # Apart, for a statement that names an indexed column writes its indexes anew even where the value stays.
-_UPDATE_STATUS: Final = "UPDATE runs SET status = ? WHERE run_id = ?"
+_UPDATE_ROW_AND_STATUS: Final = f"UPDATE runs {_SET_ROW}, status = ?{_WHERE_HELD}"
 _FIND_HELD: Final = (
     "SELECT runs.seq, runs.head, runs.status, leases.fence FROM runs JOIN leases ON leases.run_id = runs.run_id"
     " WHERE runs.run_id = ? AND leases.host IS NOT NULL"
@@ -52,98 +58,128 @@ class EncodedBatch:
     columns: tuple[Encoded, ...]
 
 
+class Head(NamedTuple):
+    """Where a run stands in the log: its last record, and the status that its row has."""
+
+    seq: int
+    hash: str
+    status: str
+
+
 def encode_batch(batch: Batch) -> EncodedBatch:
     """Encode the records of *batch*; raises NotJsonError."""
     return EncodedBatch(batch, encode_all(batch.records))
 
 
 def append_batches(
-    connection: sqlite3.Connection, batches: Sequence[EncodedBatch]
-) -> tuple[list[list[Lease]], Mark | None]:
-    """Append what is not refused; return for each batch the lease that was lost, and the mark of the last one."""
+    connection: sqlite3.Connection, batches: Sequence[EncodedBatch], known: Mapping[str, Head]
+) -> tuple[list[Head | None], Mark | None]:
+    """Append what is not refused; return for each batch where its run stands then, None where the lease was lost.
+
+    *known* is where runs stood after their last commit: a guess that saves a look, and is checked by what it saves.
+    """
     last: Mark | None = None
-    refused: list[list[Lease]] = []
+    heads: list[Head | None] = []
     for encoded in batches:
-        mark = _append_batch(connection, encoded.batch, encoded.columns)
-        refused.append([encoded.batch.lease] if mark is None else [])
-        if mark is not None and encoded.columns:
-            last = mark
-    return refused, last
+        run_id = encoded.batch.lease.run_id
+        head = _append_batch(connection, encoded, known.get(run_id))
+        heads.append(head)
+        if head is not None and encoded.columns:
+            last = Mark(run_id, head.seq, head.hash)
+    return heads, last
 
 
-def _append_batch(connection: sqlite3.Connection, batch: Batch, columns: tuple[Encoded, ...]) -> Mark | None:
-    lease = batch.lease
-    found = connection.execute(_FIND_HELD, (lease.run_id,)).fetchone()
-    if found is None or found[0] != batch.after_seq or found[3] != lease.fence:
-        return None
-    seq, head, status, _ = found
-    links = link(lease.run_id, seq, head, columns)
-    if links:
-        seq, head = links[-1].seq, links[-1].hash
-        connection.executemany(_INSERT_RECORD, links)
-        _update_run(connection, batch, links[-1].at_ms, seq, head)
-        if batch.summary.status != status:
-            connection.execute(_UPDATE_STATUS, (batch.summary.status.value, lease.run_id))
-        _apply_effects(connection, lease.run_id, batch.records, links)
+def _append_batch(connection: sqlite3.Connection, encoded: EncodedBatch, known: Head | None) -> Head | None:
+    batch = encoded.batch
+    after = _append_records(connection, encoded, known) if known is not None and encoded.columns else None
+    if after is None:
+        found = find_head(connection, batch.lease)
+        if found is None or found.seq != batch.after_seq:
+            return None
+        after = _append_records(connection, encoded, found) if encoded.columns else found
+        assert after is not None, "nobody else writes within this transaction"
     if batch.captured:
-        _keep_captured(connection, lease.run_id, batch.captured)
+        _keep_captured(connection, batch.lease.run_id, batch.captured)
     for request_id in batch.answered:
         connection.execute(
-            "UPDATE requests SET is_answered = 1 WHERE run_id = ? AND id = ?", (lease.run_id, request_id)
+            "UPDATE requests SET is_answered = 1 WHERE run_id = ? AND id = ?", (batch.lease.run_id, request_id)
         )
-    return Mark(lease.run_id, seq, head)
+    if batch.releases:
+        release_leases(connection, [batch.lease])
+    return after
 
 
-def _update_run(connection: sqlite3.Connection, batch: Batch, at_ms: int, seq: int, head: str) -> None:
-    summary = batch.summary
+def find_head(connection: sqlite3.Connection, lease: Lease) -> Head | None:
+    """Return where the run of *lease* stands, or None where the lease is lost."""
+    found = connection.execute(_FIND_HELD, (lease.run_id,)).fetchone()
+    return None if found is None or found[3] != lease.fence else Head(*found[:3])
+
+
+def _append_records(connection: sqlite3.Connection, encoded: EncodedBatch, before: Head) -> Head | None:
+    """Append the records after *before*; return None, and do nothing, where the run doesn't stand there under us."""
+    batch = encoded.batch
+    if before.seq != batch.after_seq:
+        return None
+    run_id = batch.lease.run_id
+    links = link(run_id, before.seq, before.hash, encoded.columns)
+    after = Head(links[-1].seq, links[-1].hash, batch.summary.status.value)
+    has_new_status = after.status != before.status
+    values = _row_values(batch.summary, links[-1].at_ms, after)
+    changed = connection.execute(
+        _UPDATE_ROW_AND_STATUS if has_new_status else _UPDATE_ROW,
+        (*values, *([after.status] if has_new_status else []), run_id, before.seq, before.hash, batch.lease.fence),
+    )
+    if changed.rowcount != 1:
+        return None
+    connection.executemany(_INSERT_RECORD, links)
+    for record, placed in zip(batch.records, links, strict=True):
+        if type(record) in WITH_EFFECTS:
+            _apply_effect(connection, run_id, record, placed.seq)
+    return after
+
+
+def _row_values(summary: Summary, at_ms: int, after: Head) -> tuple[object, ...]:
     waiting = summary.waiting_for
-    connection.execute(
-        _UPDATE_RUN,
-        (
-            summary.direction.value,
-            None if summary.cause is None else summary.cause.value,
-            encode_failure(summary.failure),
-            summary.failed_step,
-            None if waiting is None else waiting.what,
-            None if waiting is None else waiting.until_ms,
-            at_ms,
-            summary.ended_at_ms,
-            summary.steps_total,
-            summary.steps_done,
-            summary.dead_letters,
-            seq,
-            head,
-            batch.lease.run_id,
-        ),
+    return (
+        summary.direction.value,
+        None if summary.cause is None else summary.cause.value,
+        None if summary.failure is None else encode_failure(summary.failure),
+        summary.failed_step,
+        None if waiting is None else waiting.what,
+        None if waiting is None else waiting.until_ms,
+        at_ms,
+        summary.ended_at_ms,
+        summary.steps_total,
+        summary.steps_done,
+        summary.dead_letters,
+        after.seq,
+        after.hash,
     )
 
 
-def _apply_effects(
-    connection: sqlite3.Connection, run_id: str, records: Sequence[Record], links: Sequence[Link]
-) -> None:
-    for record, placed in zip(records, links, strict=True):
-        match row_effect(record):
-            case OpenLetter(operation, reason, failure, at_ms):
-                connection.execute(
-                    "INSERT OR IGNORE INTO dead_letters"
-                    " (run_id, seq, step, item, direction, reason, failure, opened_at_ms)"
-                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                    (run_id, placed.seq, *operation, reason, encode_failure(failure), at_ms),
-                )
-            case CloseLetters(None, at_ms):
-                connection.execute(
-                    "UPDATE dead_letters SET closed_at_ms = ? WHERE run_id = ? AND closed_at_ms IS NULL",
-                    (at_ms, run_id),
-                )
-            case CloseLetters(operation, at_ms):
-                assert operation is not None
-                connection.execute(
-                    "UPDATE dead_letters SET closed_at_ms = ? WHERE run_id = ? AND closed_at_ms IS NULL"
-                    " AND step = ? AND item IS ? AND direction = ?",
-                    (at_ms, run_id, *operation),
-                )
-            case None:
-                pass
+def _apply_effect(connection: sqlite3.Connection, run_id: str, record: Record, seq: int) -> None:
+    match row_effect(record):
+        case OpenLetter(operation, reason, failure, at_ms):
+            connection.execute(
+                "INSERT OR IGNORE INTO dead_letters"
+                " (run_id, seq, step, item, direction, reason, failure, opened_at_ms)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (run_id, seq, *operation, reason, encode_failure(failure), at_ms),
+            )
+        case CloseLetters(None, at_ms):
+            connection.execute(
+                "UPDATE dead_letters SET closed_at_ms = ? WHERE run_id = ? AND closed_at_ms IS NULL",
+                (at_ms, run_id),
+            )
+        case CloseLetters(operation, at_ms):
+            assert operation is not None
+            connection.execute(
+                "UPDATE dead_letters SET closed_at_ms = ? WHERE run_id = ? AND closed_at_ms IS NULL"
+                " AND step = ? AND item IS ? AND direction = ?",
+                (at_ms, run_id, *operation),
+            )
+        case None:
+            pass
 
 
 def _keep_captured(connection: sqlite3.Connection, run_id: str, captured: Sequence[Captured]) -> None:
@@ -175,19 +211,19 @@ def create_run(
             return Creation(found[0], is_new=False, lease=None), None
     if connection.execute("SELECT 1 FROM runs WHERE run_id = ?", (new.run_id,)).fetchone() is not None:
         raise run_exists(new.run_id)
-    definition = digest(new.definition)
-    connection.execute("INSERT OR IGNORE INTO definitions VALUES (?, ?)", (definition, canonical(new.definition)))
+    connection.execute("INSERT OR IGNORE INTO definitions VALUES (?, ?)", (new.definition.digest, new.definition.text))
     at_ms = clock.wall_ms()
-    records: list[Record] = [created_record(new, definition, at_ms)]
+    records: list[Record] = [created_record(new, at_ms)]
     if holder is not None:
         records.append(claimed_record(at_ms, 1, holder, calls_ended=True))
     links = link(new.run_id, 0, genesis_hash(new.run_id), encode_all(records))
-    _insert_run(connection, first_row(new, definition, at_ms, links[-1].seq, links[-1].hash), new)
+    _insert_run(connection, first_row(new, at_ms, links[-1].seq, links[-1].hash), new)
     connection.executemany(_INSERT_RECORD, links)
     if holder is not None:
         _write_lease(connection, new.run_id, 1, holder, grant(clock))
     lease = None if holder is None else Lease(new.run_id, 1, holder)
-    return Creation(new.run_id, is_new=True, lease=lease), Mark(new.run_id, links[-1].seq, links[-1].hash)
+    creation = Creation(new.run_id, is_new=True, lease=lease, records=tuple(records))
+    return creation, Mark(new.run_id, links[-1].seq, links[-1].hash)
 
 
 def _insert_run(connection: sqlite3.Connection, row: RunRow, new: NewRun) -> None:

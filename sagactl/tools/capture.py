@@ -11,12 +11,11 @@ leaves behind reaches stderr. A program that embeds us keeps its descriptors, an
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, TextIO, cast
 
@@ -66,17 +65,18 @@ _current: ContextVar[Captured | None] = ContextVar("sagactl_captured", default=N
 _lock: Final = threading.Lock()
 
 
-@contextlib.contextmanager
-def capturing() -> Iterator[Captured]:
+class capturing:  # noqa: N801 - a context manager, used as a verb
     """Keep what is written within the block, on this thread and in the tasks that it starts."""
-    _install()
-    captured = Captured()
-    before = _current.set(captured)
-    try:
-        yield captured
-    finally:
-        captured.is_open = False
-        _current.reset(before)
+
+    def __enter__(self) -> Captured:
+        _install()
+        self._captured = Captured()
+        self._before = _current.set(self._captured)
+        return self._captured
+
+    def __exit__(self, *_: object) -> None:
+        self._captured.is_open = False
+        _current.reset(self._before)
 
 
 def _install() -> None:

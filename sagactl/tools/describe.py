@@ -53,6 +53,8 @@ class Tool:
     context_parameter: str | None
     takes_more: bool
     parameters: frozenset[str]
+    required: frozenset[str] = frozenset()
+    """Those that have no default."""
     converters: dict[str, Converter] = field(default_factory=dict)
 
 
@@ -100,6 +102,7 @@ def _describe(declaration: Declaration, function: Callable[..., object], place: 
         context_parameter=signature.context_parameter,
         takes_more=signature.takes_more,
         parameters=frozenset(signature.named),
+        required=frozenset(name for name, each in signature.named.items() if each.default is inspect.Parameter.empty),
         converters=signature.build_converters(),
     )
 

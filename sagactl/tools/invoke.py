@@ -121,7 +121,8 @@ class PluginToolbox:
         arguments = bind(tool.converters, given)
         if tool.context_parameter is not None:
             arguments[tool.context_parameter] = make_context(invocation)
-        tool.signature.bind(**arguments)
+        if not _fits(tool, given):
+            tool.signature.bind(**arguments)  # it knows best what is missing or too much
         return tool, lambda: tool.function(**arguments)
 
     def _read_reply(self, tool: Tool, result: object) -> ProbeReply:
@@ -140,6 +141,11 @@ class PluginToolbox:
         if problems and len(problems) == len(self._registry.probed_by(tool.facts.name)):
             raise BadOutputError(f"done, but with an output that does not fit: {problems[0]}")
         return ProbeReply(answer, output=output)
+
+
+def _fits(tool: Tool, given: dict[str, Json]) -> bool:
+    """Tell, at little cost, that the function takes just these arguments; False where it has to be looked into."""
+    return tool.required <= given.keys() <= tool.parameters
 
 
 class BadOutputError(Exception):

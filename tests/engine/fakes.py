@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, cast
 
 from sagactl.core.answer import Answer, ProbeReply
 from sagactl.core.canonical import Json
-from sagactl.core.definition import write_definition
+from sagactl.core.definition import take_snapshot
 from sagactl.core.records import Failure, Holder, OutcomeKind, Record
 from sagactl.core.saga import PATIENT_RETRY, Call, Retry, Saga, Step, StepClass, ToolFacts
 from sagactl.core.template import ExpressionError, Scope, parse_template
@@ -159,4 +159,4 @@ def _no_expressions(expression: str, scope: Scope) -> Json:
 
 def make_new_run(saga: Saga, run_id: str = "run1") -> NewRun:
     """Return a new run of *saga* without input."""
-    return NewRun(run_id, saga.name, write_definition(saga), {}, "tester")
+    return NewRun(run_id, saga.name, take_snapshot(saga), {}, "tester")

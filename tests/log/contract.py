@@ -9,7 +9,7 @@ from decimal import Decimal
 
 import pytest
 
-from sagactl.core.canonical import Json, NotJsonError
+from sagactl.core.canonical import Json, NotJsonError, canonical
 from sagactl.core.records import (
     Cause,
     Direction,
@@ -55,11 +55,11 @@ class LogContract:
         """E1: the first record holds input, definition and who asked; the claim follows in the same transaction."""
         creation = log.create(new_run(key="k1", deadline_ms=77), holder=HOLDER)
         created, claimed = [stored.record for stored in log.read("run1")]
-        assert creation == Creation("run1", is_new=True, lease=Lease("run1", 1, HOLDER))
+        assert creation == Creation("run1", is_new=True, lease=Lease("run1", 1, HOLDER), records=(created, claimed))
         assert isinstance(created, RunCreated)
         assert (created.input, created.requested_by, created.run_key) == ({"amount": 1200}, "ada", "k1")
         assert (created.at_ms, created.deadline_ms) == (time.wall, 77)
-        assert log.definition(created.definition) == new_run().definition
+        assert canonical(log.definition(created.definition)) == new_run().definition.text
         assert claimed == DriverClaimed(time.wall, 1, HOLDER, calls_ended=True)
 
     def test_create_without_a_holder_leaves_the_run_unclaimed(self, log: Log) -> None:

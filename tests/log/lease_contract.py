@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from sagactl.core.records import (
-    DriverClaimed,
-)
+from sagactl.core.records import DriverClaimed, RunStatus
 from sagactl.errors import BusyError
 from sagactl.log.base import LEASE_MS, Lease, Log
 from tests.log.samples import (
@@ -15,6 +15,7 @@ from tests.log.samples import (
     Time,
     add,
     batch,
+    ended,
     intent,
     start,
 )
@@ -52,6 +53,18 @@ class LeaseContract:
         lease = start(log)
         log.release([lease])
         assert log.row("run1").holder is None
+        assert log.claim("run1", holder=OTHER).fence == 2
+        assert list(log.read("run1"))[-1].record == DriverClaimed(time.wall, 2, OTHER, calls_ended=True)
+
+    def test_a_batch_may_give_the_lease_back(self, log: Log, time: Time) -> None:
+        """E2: the last records of a run and the end of its lease are one commit; nothing is written after it."""
+        lease = start(log)
+        last = replace(batch(lease, 2, ended(), status=RunStatus.SUCCEEDED), releases=True)
+        assert log.append([last]) == []
+        row = log.row("run1")
+        assert (row.holder, row.status, row.seq) == (None, RunStatus.SUCCEEDED, 3)
+        assert log.renew([lease]) == [lease]
+        assert log.append([batch(lease, 3, ended())]) == [lease]
         assert log.claim("run1", holder=OTHER).fence == 2
         assert list(log.read("run1"))[-1].record == DriverClaimed(time.wall, 2, OTHER, calls_ended=True)
 

@@ -13,6 +13,7 @@ PRELUDE: Final = """
 import signal, sys, time
 from pathlib import Path
 from sagactl.errors import SagactlError
+from sagactl.log.checkpoint import Checkpointer
 from sagactl.log.holder import this_process
 from sagactl.log.sqlite import SqliteLog
 from tests.log.samples import add, batch, intent, new_run, outcome, start

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sagactl.core.canonical import Json
+from sagactl.core.definition import spell_snapshot
 from sagactl.core.records import (
     Cause,
     Decision,
@@ -65,7 +66,7 @@ def new_run(run_id: str = "run1", **changes: object) -> NewRun:
     values: dict[str, object] = {
         "run_id": run_id,
         "saga": "onboarding",
-        "definition": {"saga": "onboarding", "steps": [{"id": "charge"}, {"id": "vm"}]},
+        "definition": spell_snapshot({"saga": "onboarding", "steps": [{"id": "charge"}, {"id": "vm"}]}),
         "input": {"amount": 1200},
         "requested_by": "ada",
     }

@@ -27,7 +27,7 @@ def wal_bytes(path: Path) -> int:
 
 def small(path: Path) -> Checkpointer:
     """Return a checkpointer that works early."""
-    return Checkpointer(path, checkpoint_bytes=SMALL, wal_bytes_max=4 * SMALL)
+    return Checkpointer(path, checkpoint_bytes=SMALL, wal_bytes_max=4 * SMALL, look_commits=1)
 
 
 def test_the_wal_stays_short(open_sqlite: Open, path: Path) -> None:

@@ -10,14 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from sagactl.core.records import RunStatus
 from sagactl.errors import InvalidError, StorageError
-from sagactl.log.base import RunFilter
+from sagactl.log.base import LEASE_MS, RunFilter
 from sagactl.log.file_system import find_mount, refuse_network
 from sagactl.log.migrate import APPLICATION_ID, SCHEMA_VERSION
 from sagactl.log.open import open_log
 from sagactl.log.sqlite import SqliteLog
 from tests.log.conftest import Open
-from tests.log.samples import Time, add, batch, intent, outcome, start
+from tests.log.samples import HOLDER, OTHER, Time, add, batch, ended, intent, outcome, start
 
 
 def modes(path: Path) -> dict[str, str]:
@@ -205,6 +206,22 @@ def test_what_open_log_takes(path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         with pytest.raises(InvalidError) as caught:
             open_log(target)
         assert (caught.value.code, bool(caught.value.hint)) == (code, True)
+
+
+def test_what_a_log_remembers_of_a_run_is_checked_by_each_append(open_sqlite: Open, time: Time) -> None:
+    """C1: a log that has seen a run at some record notices that another driver has claimed it since."""
+    one, other = open_sqlite(), open_sqlite()
+    lease = start(one)
+    add(one, lease, intent())
+    time.pass_ms(LEASE_MS)
+    taken = other.claim("run1", holder=OTHER)
+    assert one.append([batch(lease, 3, outcome())]) == [lease]
+    assert one.append([batch(lease, 4, outcome())]) == [lease]
+    add(other, taken, outcome())
+    other.release([taken])
+    again = one.claim("run1", holder=HOLDER)
+    add(one, again, ended(), status=RunStatus.SUCCEEDED)
+    assert one.verify().findings == ()
 
 
 def test_logs_of_one_process_share_a_file(open_sqlite: Open, time: Time) -> None:

@@ -89,7 +89,7 @@ def test_a_deleted_wal_is_noticed(path: Path, read_only: bool) -> None:
     process = launch(
         path,
         """
-log = SqliteLog(path)
+log = SqliteLog(path, checkpointer=Checkpointer(path, look_commits=1))
 lease = start(log)
 log._writer._checkpointer.due_bytes = 0
 add(log, lease, intent())
