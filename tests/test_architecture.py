@@ -33,6 +33,7 @@ ALLOWED = {
     "config": {"config", "core", "errors"},
     "secrets": {"secrets", "core", "errors"},
     "identity": {"core", "errors"},
+    "templates": {""},
     "driving": {"identity", "engine", "core", "errors", "log.base"},
     "app": {"app", "config", "secrets", "identity", "driving", "engine", "core", "errors", *NEIGHBOURS},
     "cli": {
@@ -54,9 +55,10 @@ ALLOWED = {
 }
 """What each part may import: a package, or one module of it; the empty name is the package `sagactl` itself.
 
-`__init__` offers, by name, what plugins and embedding programs need; it imports nothing before a name is used. The
-sandbox is what plugins act on, so it sees what plugins see and no more. `schemas` holds what the loader and the
-tools both check of JSON Schema, for neighbours never import each other.
+`__init__` offers, by name, what plugins and embedding programs need; it imports nothing before a name is used.
+`templates` holds what `init` copies, which sees what any project's plugins see. The sandbox is what plugins act on, so
+it sees what plugins see and no more. `schemas` holds what the loader and the tools both check of JSON Schema, for
+neighbours never import each other.
 """
 
 PURE = {

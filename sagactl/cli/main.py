@@ -29,6 +29,7 @@ class _Entry:
 
 
 COMMANDS: Final[dict[str, _Entry]] = {
+    "init": _Entry("Author", "Make a project with an example to play with."),
     "validate": _Entry("Author", "Check saga files; call nothing."),
     "plan": _Entry("Author", "Every call of a run, and what a failure would undo; call nothing."),
     "graph": _Entry("Author", "The steps as a picture: text, Mermaid or DOT."),
