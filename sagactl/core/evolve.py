@@ -210,8 +210,9 @@ def _on_outcome(saga: Saga, state: RunState, record: Outcome) -> None:
     apply_event(saga, state, op, event, record.at_ms)
 
 
-def _poll_delay(after_ms: int | None) -> tuple[TimerKind, int, int]:
-    exact = min(max(after_ms or 0, POLL_MS_MIN), INTERVAL_MS_MAX)
+def _poll_delay(saga: Saga, op: OperationState, after_ms: int | None) -> tuple[TimerKind, int, int]:
+    longest = saga.tools[call_of(saga, op.operation).tool].pending_max_ms or INTERVAL_MS_MAX
+    exact = min(max(after_ms or 0, POLL_MS_MIN), longest)
     return TimerKind.POLL, exact, exact
 
 
@@ -233,7 +234,7 @@ def _take_in(saga: Saga, op: OperationState, record: Outcome, event: Event) -> N
         return
     if event is Event.PENDING:
         op.token = record.token
-        op.delay = _poll_delay(record.after_ms)
+        op.delay = _poll_delay(saga, op, record.after_ms)
         return
     named = record.failure is not None and record.failure.type in call_of(saga, op.operation).retry.non_retryable_errors
     op.is_final = named or event is Event.REJECTED

@@ -96,6 +96,18 @@ def equal(first: Open, second: Open) -> bool:
     return first == second
 
 
+def _say_forms(choices: Sequence[Json]) -> str:
+    """Say what was to choose from: the names, where each form only asks for one property."""
+    names = [
+        str(form["required"][0])
+        for form in choices
+        if isinstance(form, dict) and form.keys() == {"required"} and isinstance(form["required"], list)
+    ]
+    if len(names) == len(choices):
+        return f"must hold {' or '.join(names)}"
+    return f"has none of the {len(choices)} forms that are allowed"
+
+
 def has_holes(value: Open | Sequence[Open]) -> bool:
     """Tell whether anything in *value* isn't known."""
     if isinstance(value, list):
@@ -169,7 +181,7 @@ class _Walk:
         if len(near) == 1:
             yield from near[0]
         else:
-            yield Misfit(path, "anyOf", f"has none of the {len(choices)} forms that are allowed")
+            yield Misfit(path, "anyOf", _say_forms(choices))
 
     def _check_list(
         self, value: Sequence[Open], schema: dict[str, Json], path: Path, *, is_secret: bool

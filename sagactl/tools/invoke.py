@@ -195,7 +195,7 @@ def _finish(result: object, invocation: Invocation) -> object:
 
 def _answer_result(facts: ToolFacts, result: object) -> Answer:
     if isinstance(result, Pending):
-        return _answer_pending(result)
+        return _answer_pending(facts, result)
     try:
         output = _check_size(result)
     except BadOutputError as error:
@@ -220,8 +220,8 @@ def _answer_misfit(problem: str, result: object) -> Answer:
     return Answer(OutcomeKind.UNKNOWN, failure=failure, raw=keep_raw(result))
 
 
-def _answer_pending(pending: Pending) -> Answer:
-    after_ms = _read_ms(pending.after)
+def _answer_pending(facts: ToolFacts, pending: Pending) -> Answer:
+    after_ms = _read_ms(pending.after, facts.pending_max_ms or INTERVAL_MS_MAX)
     try:
         token = _check_size(pending.token)
     except BadOutputError as error:
@@ -233,7 +233,7 @@ def _answer_pending(pending: Pending) -> Answer:
 
 def _answer_exception(tool: Tool, error: BaseException) -> Answer:
     if isinstance(error, Pending):
-        return _answer_pending(error)
+        return _answer_pending(tool.facts, error)
     if isinstance(error, Rejected):
         return Answer(OutcomeKind.REJECTED, failure=_read_failure(error, error.code))
     if isinstance(error, Unavailable):
@@ -284,14 +284,14 @@ def locate(traceback: TracebackType | None, file: str) -> str:
     return found or last or Path(file).name
 
 
-def _read_ms(given: Seconds | None) -> int | None:
-    """Return a delay in milliseconds within our limits; None for what is no delay."""
+def _read_ms(given: Seconds | None, ms_max: int = INTERVAL_MS_MAX) -> int | None:
+    """Return a delay in milliseconds within *ms_max*; None for what is no delay."""
     seconds = given.total_seconds() if isinstance(given, timedelta) else given
     try:
         number = float(cast("float", seconds))
     except (TypeError, ValueError, OverflowError):
         return None
-    return None if math.isnan(number) else int(max(0.0, min(number * 1_000, INTERVAL_MS_MAX)))
+    return None if math.isnan(number) else int(max(0.0, min(number * 1_000, ms_max)))
 
 
 def _read_probe_answer(result: object) -> tuple[ProbeAnswer, object]:

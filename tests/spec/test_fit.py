@@ -169,3 +169,5 @@ def test_the_form_that_was_meant_explains_what_is_wrong() -> None:
     nullable: dict[str, Json] = {"anyOf": [{"type": "integer", "maximum": 3}, {"type": "null"}]}
     assert messages(7, nullable) == [" is 7, more than 3"]
     assert messages("x", nullable) == [" has none of the 2 forms that are allowed"]
+    needed: dict[str, Json] = {"anyOf": [{"required": ["argv"]}, {"required": ["script"]}]}
+    assert messages({}, needed) == [" must hold argv or script"]

@@ -11,7 +11,7 @@ from sagactl.cli.views.style import Mark, Style
 from sagactl.cli.views.text import plural
 from sagactl.cli.views.timeline import Watched
 from sagactl.cli.views.times import show_duration
-from sagactl.cli.views.words import name_failure, name_place
+from sagactl.cli.views.words import is_wait, name_failure, name_place
 from sagactl.core.records import Cause, Direction, Failure, Operation
 from sagactl.core.saga import Step, StepClass
 from sagactl.core.state import OperationState, StepState, call_of
@@ -149,7 +149,7 @@ def _say_open(watched: Watched, op: OperationState, now_ms: int) -> str:
         case Phase.RETRYING:
             text = _say_attempt(watched, op, op.attempts_in_budget + 1, due)
         case Phase.PENDING:
-            text = f"not done yet, asked again{due}"
+            text = f"waits{due}" if is_wait(watched.saga, op.operation) else f"not done yet, asked again{due}"
         case Phase.PROBING:
             text = _say_why("in doubt, its probe is asked", why)
         case Phase.IN_DOUBT:

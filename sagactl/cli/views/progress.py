@@ -24,6 +24,7 @@ from sagactl.cli.views.words import (
     name_place,
     name_reason,
     plain,
+    say_pending,
 )
 from sagactl.core.dataclass import dataclass
 from sagactl.core.records import (
@@ -283,7 +284,7 @@ def _tell_outcome(record: Outcome, news: _News) -> Iterator[Line]:
     if record.kind is OutcomeKind.PENDING:
         if operation not in news.track.pending:
             news.track.pending.add(operation)
-            yield Line("wait", f"{name} is not done yet; it is asked again")
+            yield Line("wait", f"{name} {say_pending(news.saga, operation, record.after_ms)}")
         return
     match news.phase(operation):
         case Phase.RETRYING | Phase.CALLING | Phase.PENDING:

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, cast
 
 from sagactl.cli.views.documents import Document, write_list
-from sagactl.cli.views.layout import Cell, Column, Fact, join_blocks, lay_out, list_facts, list_hints
+from sagactl.cli.views.layout import GAP, INDENT, Cell, Column, Fact, join_blocks, lay_out, list_facts, list_hints
 from sagactl.cli.views.spelling import spell
 from sagactl.cli.views.style import Hue, Style
-from sagactl.cli.views.text import brief, plural
+from sagactl.cli.views.text import brief, plural, width_of
 from sagactl.cli.views.times import show_rough
 from sagactl.core.canonical import Json
 from sagactl.core.dataclass import dataclass
@@ -155,10 +155,24 @@ def _list_members(title: str, schema: Mapping[str, Json], style: Style) -> list[
     required = schema.get("required")
     needed = set(required) if isinstance(required, list) else set()
     rows = [_lay_member(name, member, needed, style) for name, member in members.items()]
+    if _is_too_wide(rows, style):
+        return [head, *list_facts([_tell_member(row) for row in rows], style)]
     return [head, *lay_out(_ARGUMENT_COLUMNS, rows, style, titles=title == "arguments")]
 
 
-def _lay_member(name: str, member: Json, needed: set[Json], style: Style) -> list[Cell | str]:
+def _is_too_wide(rows: Sequence[Sequence[Cell]], style: Style) -> bool:
+    widths = [max(width_of(row[index].text) for row in rows) for index in range(len(_ARGUMENT_COLUMNS))]
+    return len(INDENT) + sum(widths) + len(GAP) * (len(widths) - 1) > style.columns
+
+
+def _tell_member(row: Sequence[Cell]) -> Fact:
+    """Return what a table would have to cut as a sentence that wraps."""
+    name, kind, given, meaning = (cell.text for cell in row)
+    what = f"{kind}, {given}" if given else kind
+    return name, f"{what}: {meaning}" if meaning else what
+
+
+def _lay_member(name: str, member: Json, needed: set[Json], style: Style) -> list[Cell]:
     facts = member if isinstance(member, dict) else {}
     given = "required" if name in needed else ""
     if "default" in facts:
@@ -167,9 +181,9 @@ def _lay_member(name: str, member: Json, needed: set[Json], style: Style) -> lis
     bounds = _say_bounds(facts)
     return [
         Cell(style.show(name), Hue.COMMAND),
-        style.show(_say_type(facts)),
-        style.show(given),
-        style.show(f"{meaning} ({bounds})" if meaning and bounds else meaning or bounds),
+        Cell(style.show(_say_type(facts))),
+        Cell(style.show(given)),
+        Cell(style.show(f"{meaning} ({bounds})" if meaning and bounds else meaning or bounds)),
     ]
 
 

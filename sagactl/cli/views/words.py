@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from sagactl.cli.views.style import Mark
+from sagactl.cli.views.times import show_duration
 from sagactl.core.records import Cause, Direction, Failure, Operation, RunStatus
-from sagactl.core.saga import Saga
-from sagactl.core.state import RunState
+from sagactl.core.saga import POLL_MS_MIN, Saga
+from sagactl.core.state import RunState, call_of
 from sagactl.core.summary import StepStatus
 
 STATUS_MARKS: Final = {
@@ -32,6 +33,9 @@ STEP_MARKS: Final = {
     StepStatus.IN_DOUBT: Mark.STUCK,
     StepStatus.STUCK: Mark.STUCK,
 }
+
+WAITS: Final = frozenset({"time.sleep", "time.until"})
+"""Tools that only wait: what is said of a call that isn't done yet would be odd of them."""
 
 _CAUSES: Final = {
     Cause.CANCELLED: "cancelled",
@@ -114,3 +118,14 @@ def place_of(saga: Saga, step_id: str) -> str:
     line = saga.by_id[step_id].line if step_id in saga.by_id else None
     source = saga.source or ""
     return source if line is None or not source else f"{source}:{line}"
+
+
+def is_wait(saga: Saga, operation: Operation) -> bool:
+    """Tell whether the operation does nothing but wait."""
+    return call_of(saga, operation).tool in WAITS
+
+
+def say_pending(saga: Saga, operation: Operation, after_ms: int | None) -> str:
+    """Say what follows where a tool isn't done yet."""
+    soon = show_duration(max(after_ms or 0, POLL_MS_MIN))
+    return f"waits for {soon}" if is_wait(saga, operation) else f"is not done yet; it is asked again in {soon}"

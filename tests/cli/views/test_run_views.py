@@ -149,7 +149,7 @@ def test_a_pending_call_is_told_once() -> None:
     stage = Stage(saga, {"lead": [again, again, again, ok(lead_id="lead_12")]}).drive()
     lines = stage.watch(lambda: Progress(style=Style(), tz=TZ))
     assert [line for line in lines if "not done yet" in line] == [
-        "14:02:12 wait   lead is not done yet; it is asked again"
+        "14:02:12 wait   lead is not done yet; it is asked again in 5.0s"
     ]
     assert "ok     lead 18.2s" in "\n".join(lines)
 
