@@ -37,10 +37,19 @@ def ask(session: Session, row: RunRow, request: Request, *, only_record: bool = 
     except BusyError as busy:
         return _wait_for_driver(session, row, request, busy)
     ending = endings[row.run_id]
+    if not (only_record and code is None):
+        _raise_if_too_late(row.run_id, request, code_of_ending(ending, code))
     write_ending(session, ending, follower.latest[row.run_id])
     if only_record and code is None:
         return ExitCode.OK
     return _code_for(request, code_of_ending(ending, code))
+
+
+def _raise_if_too_late(run_id: str, request: Request, code: ExitCode) -> None:
+    """A request that waited for the pivot's outcome is answered by it (E13): a run that succeeded was not undone."""
+    if code is ExitCode.OK and request.verb in {Verb.ROLLBACK, Verb.CANCEL, Verb.TERMINATE}:
+        message = f"run {run_id} succeeded before this could be done: its pivot was in doubt, and is passed"
+        raise RefusedError(message, hint=f"sagactl show {run_id}")
 
 
 def _code_for(request: Request, code: ExitCode) -> ExitCode:
@@ -87,5 +96,7 @@ def wait_while_driven(session: Session, run_id: str) -> RunRow:
 
 def _wait_for_rest(session: Session, run_id: str, request: Request) -> int:
     row = wait_while_driven(session, run_id)
+    code = code_of_status(RunStatus(row.status))
+    _raise_if_too_late(run_id, request, code)
     write_logged_run(session, row)
-    return _code_for(request, code_of_status(RunStatus(row.status)))
+    return _code_for(request, code)

@@ -106,6 +106,16 @@ def test_a_killed_run_can_be_rolled_back_instead(tool: str, point: str, tmp_path
     _check(project, "rolled_back")
 
 
+def test_a_rollback_that_waits_for_the_pivot_and_comes_too_late_is_refused(tmp_path: Path) -> None:
+    """E13, E22: the contract was signed, so nothing is undone, and the exit code says so (6, not 0)."""
+    project = Project.make(tmp_path)
+    killed = project.run(*GOOD, extra={"SAGACTL_SANDBOX_KILL": "crm.sign_contract:after_effect:1"})
+    assert killed.code == -9
+    refused = project.run("rollback", project.latest()["id"], "-q", "-o", "json")
+    assert (refused.code, refused.json["error"]["code"]) == (6, "refused"), refused.err
+    _check(project, "succeeded")
+
+
 POISON_PLUGIN = """
 import os, signal
 from sagactl import tool
