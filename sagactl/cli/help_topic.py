@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from importlib.resources import files
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
-from sagactl.cli.options import make_app
+from sagactl.cli.options import Globals, Output, make_app
 from sagactl.cli.streams import answer_stream, write_line
+from sagactl.cli.views.spelling import spell
+from sagactl.core.canonical import Json
 from sagactl.errors import NotFoundError
+
+TOPICS_SCHEMA: Final = "sagactl.topics/1"
+TOPIC_SCHEMA: Final = "sagactl.topic/1"
 
 app = make_app()
 
 
 @app.command()
 def help_topic(
+    context: typer.Context,
     topic: Annotated[str | None, typer.Argument(help="The topic; without one, the list.", show_default=False)] = None,
 ) -> None:
     """Read a topic of the documentation.
@@ -25,14 +31,18 @@ def help_topic(
 
       sagactl help semantics
     """
+    is_text = context.ensure_object(Globals).output is Output.TEXT
     known = topics()
     if topic is None:
-        write_line(answer_stream(), "\n".join(f"  sagactl help {name}" for name in known))
+        listed: Json = {"schema": TOPICS_SCHEMA, "items": [{"name": name} for name in known], "total": len(known)}
+        lines = "\n".join(f"  sagactl help {name}" for name in known)
+        write_line(answer_stream(), lines if is_text else spell(listed))
         return
     if topic not in known:
         raise NotFoundError(f"no topic {topic}", code="no-such-topic", hint=f"topics: {', '.join(known)}")
     text = (files("sagactl") / "help" / f"{topic}.md").read_text(encoding="utf-8")
-    write_line(answer_stream(), text.rstrip())
+    document: Json = {"schema": TOPIC_SCHEMA, "topic": {"name": topic, "text": text}, "error": None}
+    write_line(answer_stream(), text.rstrip() if is_text else spell(document))
 
 
 def topics() -> list[str]:

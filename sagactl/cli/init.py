@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -17,6 +16,7 @@ from sagactl.cli.streams import answer_stream, write_line
 from sagactl.cli.views.init import Example, render_examples, render_made, write_examples, write_made
 from sagactl.cli.views.spelling import spell
 from sagactl.core.canonical import Json
+from sagactl.core.dataclass import dataclass
 from sagactl.errors import ExitCode, StorageError, UsageError
 
 app = make_app()

@@ -13,11 +13,14 @@ from sagactl.cli.options import Output, make_app
 from sagactl.cli.select import short_ids
 from sagactl.cli.session import Session, local_zone, now_ms, open_session
 from sagactl.cli.streams import answer_stream, write_line
-from sagactl.cli.views.documents import write_row, write_runs
+from sagactl.cli.views.documents import write_list, write_row, write_runs
 from sagactl.cli.views.runs import render_runs
+from sagactl.cli.views.spelling import spell
 from sagactl.core.records import RunStatus
 from sagactl.errors import ExitCode, NotFoundError, UsageError
 from sagactl.log.base import RunFilter, RunRow
+
+RUN_IDS_SCHEMA: Final = "sagactl.run-ids/1"
 
 app = make_app()
 
@@ -55,9 +58,11 @@ def list_runs(
 
 
 def _write(session: Session, rows: list[RunRow], total: int, *, ids: bool) -> None:
-    if ids:
+    if ids and session.output is Output.JSON:
+        write_document(write_list(RUN_IDS_SCHEMA, [{"id": row.run_id} for row in rows], total))
+    elif ids:
         for row in rows:
-            write_line(answer_stream(), row.run_id)
+            write_line(answer_stream(), row.run_id if session.output is Output.TEXT else spell({"id": row.run_id}))
     elif session.output is Output.TEXT:
         shown = short_ids(session.app.log(read_only=True), [row.run_id for row in rows]) if rows else {}
         write_line(answer_stream(), render_runs(rows, total, short_ids=shown, now_ms=now_ms(), style=session.style))

@@ -9,16 +9,20 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 import click
 import typer
 import typer.core
 import typer.main
+from typer.utils import get_params_from_function
 
 from sagactl.cli.options import Globals, Output, shared_options
 from sagactl.core.dataclass import dataclass
 from sagactl.errors import ExitCode, InternalError, SagactlError, StorageError, UsageError
+
+VERSION_SCHEMA: Final = "sagactl.version/1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,7 @@ class LazyGroup(typer.core.TyperGroup):
         module = importlib.import_module(f"sagactl.cli.{entry.module or cmd_name}")
         command = typer.main.get_command(module.app)
         command.name = cmd_name
+        _restore_help(module.app, command)
         _add_shared_options(command)
         return command
 
@@ -90,6 +95,19 @@ class LazyGroup(typer.core.TyperGroup):
             rows = [(name, entry.help) for name, entry in COMMANDS.items() if entry.section == section]
             with formatter.section(section):
                 formatter.write_dl(rows)
+
+
+def _restore_help(app: typer.Typer, command: click.Command) -> None:
+    """Give arguments the help texts they were declared with: recent releases of Click take them away from Typer's."""
+    commands = command.commands if isinstance(command, click.Group) else {command.name: command}
+    for info in app.registered_commands:
+        assert info.callback is not None, "a command is a function"
+        name = info.name or typer.main.get_command_name(info.callback.__name__)
+        declared = get_params_from_function(info.callback)
+        found = commands.get(name, command) if isinstance(command, click.Group) else command
+        for parameter in found.params:
+            if isinstance(parameter, typer.core.TyperArgument) and parameter.name in declared:
+                parameter.help = getattr(declared[parameter.name].default, "help", None)
 
 
 def _add_shared_options(command: click.Command) -> None:
@@ -118,8 +136,8 @@ def _callback() -> None:
     """
 
 
-def make_group() -> click.Command:
-    """Return the whole command line as a click command."""
+def make_group(arguments: Sequence[str] = ()) -> click.Command:
+    """Return the whole command line as a click command, for *arguments* to be given to it."""
     app = typer.Typer(
         cls=LazyGroup,
         add_completion=False,
@@ -130,16 +148,22 @@ def make_group() -> click.Command:
     )
     app.callback(cls=LazyGroup)(_callback)
     group = typer.main.get_command(app)
-    version = click.Option(["--version"], is_flag=True, expose_value=False, is_eager=True, callback=_print_version)
+    show_version = partial(_print_version, output=_read_output(arguments, Output.TEXT))
+    version = click.Option(["--version"], is_flag=True, expose_value=False, is_eager=True, callback=show_version)
     group.params = [version, *shared_options(set())]
     return group
 
 
-def _print_version(context: click.Context, _: click.Parameter, value: Any) -> None:
+def _print_version(context: click.Context, _: click.Parameter, value: Any, *, output: Output) -> None:
     if value:
         from sagactl import __version__
 
-        click.echo(f"sagactl {__version__}")
+        if output is Output.TEXT:
+            click.echo(f"sagactl {__version__}")
+        else:
+            from sagactl.cli.views.spelling import spell
+
+            click.echo(spell({"schema": VERSION_SCHEMA, "version": __version__, "error": None}))
         context.exit()
 
 
@@ -147,7 +171,7 @@ def run_command_line(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code; every error ends here as two lines on stderr."""
     settings = Globals()
     try:
-        code = make_group().main(list(arguments), prog_name="sagactl", standalone_mode=False, obj=settings)
+        code = make_group(arguments).main(list(arguments), prog_name="sagactl", standalone_mode=False, obj=settings)
     except click.exceptions.Exit as stop:
         code = stop.exit_code
     except click.exceptions.NoArgsIsHelpError as error:

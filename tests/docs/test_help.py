@@ -83,3 +83,26 @@ def test_the_page_about_plugins_imports_what_there_is() -> None:
     found = re.search(r"^from sagactl import (.*)$", page, re.MULTILINE)
     assert found is not None
     assert set(found[1].split(", ")) <= set(sagactl.__all__)
+
+
+@pytest.mark.parametrize(("path", "command"), LEAVES, ids=[" ".join(path) for path, _ in LEAVES])
+def test_every_argument_and_option_is_explained(path: tuple[str, ...], command: click.Command) -> None:
+    """`--help` says of each argument and option what it is."""
+    context = click.Context(command)
+    records = [parameter.get_help_record(context) for parameter in command.get_params(context)]
+    silent = [record[0] for record in records if record is not None and not re.sub(r"\[[^]]*\]", "", record[1]).strip()]
+    assert not silent
+
+
+def test_every_answer_about_the_program_is_json_where_that_is_asked_for(tmp_path: Path) -> None:
+    """`-o json` is one JSON value also for `--version`, `help` and `list --ids`."""
+    project = Project(tmp_path)
+    for arguments, schema in (
+        (("--version", "-o", "json"), "sagactl.version/1"),
+        (("-o", "json", "--version"), "sagactl.version/1"),
+        (("help", "-o", "json"), "sagactl.topics/1"),
+        (("help", "exit-codes", "-o", "json"), "sagactl.topic/1"),
+        (("list", "--ids", "-o", "json"), "sagactl.run-ids/1"),
+    ):
+        found = project.run(*arguments)
+        assert (found.code, found.json["schema"]) == (0, schema)

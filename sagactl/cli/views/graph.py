@@ -7,7 +7,6 @@ renderer of its own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -16,6 +15,7 @@ from sagactl.cli.views.layout import Cell, Column, join_blocks, lay_out
 from sagactl.cli.views.plan import CLASS_WORDS
 from sagactl.cli.views.style import Hue, Style
 from sagactl.cli.views.text import plural, safe, wrap
+from sagactl.core.dataclass import dataclass
 from sagactl.core.preview import Preview
 from sagactl.core.saga import Step, StepClass
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from sagactl.cli.views.layout import join_blocks, list_facts
 from sagactl.cli.views.style import Hue, Style
 from sagactl.cli.views.text import plural
 from sagactl.core.canonical import Json
+from sagactl.core.dataclass import dataclass
 
 INIT_SCHEMA: Final = "sagactl.init/1"
 EXAMPLES_SCHEMA: Final = "sagactl.examples/1"

@@ -38,8 +38,8 @@ _COLUMNS: Final = (
     Column("do", columns_min=10),
     Column("undo", columns_min=10),
     Column("class"),
-    Column("calls", to_right=True),
-    Column("each", to_right=True),
+    Column("tries", to_right=True),
+    Column("limit", to_right=True),
 )
 
 CLASS_WORDS: Final = {
