@@ -223,13 +223,13 @@ def _check_undo(step: ResolvedStep, undo: ResolvedUndo, findings: Findings) -> N
     facts = undo.facts
     if facts.read_only:
         message = f"the compensation {facts.name} only reads, so it undoes nothing"
-        findings.error("read-only-undo", message, undo.span, hint="name the tool that takes back what the action did")
+        hint = _blame_pair(step) or "name the tool that takes back what the action did"
+        findings.error("read-only-undo", message, undo.span, hint=hint)
         return
     if not _is_safe(facts):
         message = f"the compensation {facts.name} is neither idempotent nor has it a probe, so it can't be repeated"
-        findings.error(
-            "unsafe-compensation", message, undo.span, hint="make it idempotent by its key, or give it a probe"
-        )
+        hint = _blame_pair(step) or "make it idempotent by its key, or give it a probe"
+        findings.error("unsafe-compensation", message, undo.span, hint=hint)
     if undo.policy.on_unknown is not None:
         _check_policy(undo.policy.on_unknown, facts, findings)
     action = step.facts
@@ -238,6 +238,12 @@ def _check_undo(step: ResolvedStep, undo: ResolvedUndo, findings: Findings) -> N
         message = f"if {action.name} is in doubt, nothing tells {facts.name} what to undo: a person will be asked"
         hint = f"give {action.name} a probe, or make {facts.name} null_safe"
         findings.warning("undo-in-doubt", message, undo.span, hint=hint)
+
+
+def _blame_pair(step: ResolvedStep) -> str | None:
+    """Return whose mistake a bad compensation is where it is not the saga's: that of the plugin that pairs it."""
+    is_written = step.draft.undo is not None and step.draft.undo.tool is not None
+    return None if is_written or step.facts is None else f"{step.facts.name} is paired with it by its plugin: see there"
 
 
 def choose_on_unknown(policy: DraftPolicy, facts: ToolFacts, *, is_undo: bool = False) -> OnUnknown:

@@ -15,6 +15,7 @@ from sagactl.core.canonical import Json, NotJsonError
 from sagactl.core.dataclass import dataclass
 from sagactl.core.keys import TOOL_NAME
 from sagactl.core.saga import ToolFacts
+from sagactl.core.template import TemplateSyntaxError, parse_template
 from sagactl.errors import PluginError
 from sagactl.tools.api import CallContext, CannotTell, Declaration, Done, NotDone, Pending
 from sagactl.tools.binding import Converter, build_converter
@@ -112,10 +113,23 @@ def _check_names(declaration: Declaration) -> None:
     for what, name in named.items():
         if name is not None and not TOOL_NAME.fullmatch(name):
             raise ValueError(f"{what} {name!r} is not of the form `system.verb`, small letters, digits, `_` and `-`")
+    for what in ("compensation", "probe"):
+        if named[what] is not None and named[what] == declaration.name:
+            raise ValueError(f"it is its own {what}")
     if declaration.read_only and declaration.compensation:
         raise ValueError("it is read_only and has a compensation; there is nothing to undo")
     if declaration.compensation_with is not None and declaration.compensation is None:
         raise ValueError("compensation_with is given without a compensation")
+    if declaration.compensation_with is not None:
+        _check_template(declaration.compensation_with)
+
+
+def _check_template(compensation_with: Mapping[str, object]) -> None:
+    """Raise ValueError for an expression that can't be read: no saga that uses the pair could be loaded."""
+    try:
+        parse_template(write_json(compensation_with))
+    except TemplateSyntaxError as error:
+        raise ValueError(f"compensation_with: {error}") from error
 
 
 class _Signature:

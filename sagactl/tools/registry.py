@@ -151,7 +151,7 @@ class _Collector:
             if len(twins) > 1:
                 self._broken.append(_describe_twins(name, twins))
         for tool in tools.values():
-            self._broken.extend(_find_dangling(tool, self._found))
+            self._broken.extend(_find_bad_partners(tool, self._found))
         return Registry(tools, tuple(self.plugins), tuple(self._broken))
 
 
@@ -168,13 +168,23 @@ def _describe_twins(name: str, twins: list[Tool]) -> BrokenPlugin:
     return BrokenPlugin(first.plugin, first.file, first.line, message, (name,))
 
 
-def _find_dangling(tool: Tool, known: Collection[str]) -> list[BrokenPlugin]:
+def _find_bad_partners(tool: Tool, known: Mapping[str, Sequence[Tool]]) -> list[BrokenPlugin]:
+    """Return what is wrong with the tools that *tool* names; it can be called all the same, and not by its pair."""
     facts, place = tool.facts, tool.place
     partners = {"compensation": facts.compensation, "probe": facts.probe}
     return [
-        BrokenPlugin(
-            place.plugin, place.file, place.line, f"tool {facts.name!r} names the {what} {partner!r}, not found"
-        )
+        BrokenPlugin(place.plugin, place.file, place.line, f"tool {facts.name!r} names the {what} {partner!r}, {wrong}")
         for what, partner in partners.items()
-        if partner is not None and partner not in known
+        if partner is not None and (wrong := _object_to(what, known.get(partner, ()))) is not None
     ]
+
+
+def _object_to(what: str, found: Sequence[Tool]) -> str | None:
+    if not found:
+        return "not found"
+    facts = found[0].facts
+    if what == "compensation" and facts.read_only:
+        return "which only reads, so it undoes nothing"
+    if what == "compensation" and not facts.idempotent and facts.probe is None:
+        return "which is neither idempotent nor probed, so it can't be repeated"
+    return None

@@ -12,7 +12,16 @@ import pytest
 
 from sagactl.core.canonical import canonical, parse
 from sagactl.core.definition import read_definition, write_definition
-from sagactl.core.saga import ACTION_RETRY, PATIENT_RETRY, CompensateFailed, Jitter, OnUnknown, Retry, StepClass
+from sagactl.core.saga import (
+    ACTION_RETRY,
+    PATIENT_RETRY,
+    CompensateFailed,
+    Jitter,
+    OnUnknown,
+    Retry,
+    StepClass,
+    ToolFacts,
+)
 from sagactl.core.template import Expression, Literal, MapOf, Reference, Text
 from sagactl.errors import ExitCode
 from sagactl.spec.load import load_saga
@@ -288,3 +297,22 @@ def test_loading_imports_nothing_heavy() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=FOLDER.parents[1]
     )
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("code", "undo"),
+    [
+        ("read-only-undo", ToolFacts("a.undo", read_only=True)),
+        ("unsafe-compensation", ToolFacts("a.undo", idempotent=False)),
+    ],
+)
+def test_a_bad_pair_is_the_plugins_mistake(code: str, undo: ToolFacts) -> None:
+    """F4: where the plugin pairs a tool with one that can't undo, the hint names it; a saga's own choice is its own."""
+    tools = {"a.do": ToolFacts("a.do", compensation="a.undo"), "a.undo": undo}
+    head = "saga: x\ndefaults: {start_to_close_timeout: 1s}\nsteps:\n  - id: a\n    tool: a.do\n"
+    for text, is_plugins in ((head, True), (head + "    compensate: {tool: a.undo}\n", False)):
+        with pytest.raises(InvalidSagaError) as caught:
+            load_saga(text, file="x.yaml", tools=tools)
+        (problem,) = [each for each in caught.value.problems if each.severity == "error"]
+        assert problem.code == code
+        assert ("plugin" in str(problem.hint)) is is_plugins

@@ -284,6 +284,50 @@ def test_dangling_pair_is_named(folder: Path) -> None:
     ]
 
 
+PAIRS = """
+from sagactl import tool
+@tool("good.look", read_only=True)
+def look() -> str: return ""
+@tool("good.risk", idempotent=False)
+def risk() -> str: return ""
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ('compensation="good.look"', "names the compensation 'good.look', which only reads, so it undoes nothing"),
+        ('compensation="good.risk"', "neither idempotent nor probed, so it can't be repeated"),
+    ],
+)
+def test_pair_that_no_saga_could_use_is_named(folder: Path, options: str, message: str) -> None:
+    """F4: a compensation that can't be one is the plugin's mistake, told with its place; the tool can be called."""
+    write(folder, good=GOOD.replace('"good.greet"', f'"good.greet", {options}') + PAIRS)
+    registry = collect(folder)
+    found = broken(registry)
+    assert message in found.message
+    assert (found.name, found.line) == ("good", 4)
+    assert "good.greet" in registry.names()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ('compensation="good.greet"', "it is its own compensation"),
+        ('probe="good.greet"', "it is its own probe"),
+        ('compensation="good.x", compensation_with={"a": "${{ output.id"}', "compensation_with: ${{ without }}"),
+        ('compensation="good.x", compensation_with={"a": {"b": ["${{ }}"]}}', "compensation_with: an empty expression"),
+    ],
+)
+def test_declaration_that_contradicts_itself_is_broken(folder: Path, options: str, message: str) -> None:
+    """B75: a slip in `@tool` is told at the plugin's line, and a saga that needs the tool is told so."""
+    write(folder, good=GOOD.replace('"good.greet"', f'"good.greet", {options}'))
+    registry = collect(folder)
+    assert message in broken(registry).message
+    with pytest.raises(PluginError, match=r"good\.py:4"):
+        registry.facts_of("good.greet")
+
+
 def test_version_of_a_project_plugin_follows_its_source(folder: Path) -> None:
     """E16: a changed plugin, or a changed private file beside it, is another version; `version=` overrides."""
     write(folder, good=GOOD, _shared="x = 1", fixed=GOOD.replace('"good.greet"', '"fixed.greet", version="7"'))
