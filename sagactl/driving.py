@@ -1,7 +1,8 @@
 """A project's driver as programs use it: start runs, resume them, ask things of them, and be told what became of them.
 
-It stands around the engine's driver, which belongs to the one thread that drives. Here every method may be called from
-any thread: while somebody drives, what is asked is done between two turns of that thread, and the caller waits for it.
+It stands around the engine's driver, which belongs to the one thread that turns its loop. Here every method may be
+called from any thread: while somebody drives, what is asked is done between two turns of the loop, and the caller waits
+for it.
 
 Two ways to drive
 -----------------
@@ -162,8 +163,9 @@ class Driver:
         self._held.add(run_id)
 
     def subscribe(self, listener: Callable[[Committed], None]) -> None:
-        """Tell *listener* of records once they are durable, on the driving thread; subscribe before runs are added.
+        """Tell *listener* of records once they are durable; subscribe before runs are added.
 
+        It is called on the thread that turns the loop, not always the same one, and may start or ask things itself.
         What it raises is logged (logger `sagactl`) and costs no run anything. While it works, nothing else happens.
         """
         self._listeners.append(listener)
@@ -230,7 +232,7 @@ class Driver:
         """Do something with the engine, here or on the thread that drives; raises what it raises."""
         with self._condition:
             engine = self._get_engine()
-            if self._thread is None or self._thread == threading.get_ident():
+            if self._thread is None or engine.is_turned_here:
                 return action(engine)
             from concurrent.futures import Future
 

@@ -1,8 +1,9 @@
-"""Where a call is made: on a thread of its own, on the event loop, or on the thread that turns the driver's loop.
+"""Which thread makes a call, and which one turns the driver's loop.
 
-A tool that answers at once is called fastest where the loop is turned (see `relay`); any other needs a thread, or the
-runs beside it would wait. Which of the two a tool is, its last call tells. One that was never called here is tried on
-the loop's thread if its call is the only one: then nobody waits for it but its own run.
+A call is made on a thread of its own, on the event loop, or where the loop is turned. The last is fastest for a tool
+that answers at once (see `relay`); any other would make the runs beside it wait. Which of the two a tool is, its last
+call tells. One that was never called here is tried on the loop's thread if its call is the only one: then nobody waits
+for it but its own run.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from threading import get_ident
 from typing import Final
 
 from sagactl.engine.calls import CallStarter, CallUnderWay
@@ -21,21 +23,18 @@ QUICK_SECONDS: Final = 0.001
 
 
 class Dispatcher:
-    """Makes calls; `answered` is told of each end, on whatever thread it comes about."""
+    """Makes calls and turns the loop; see the essay above."""
 
     def __init__(self, starter: CallStarter, workers: Workers) -> None:
         self._starter = starter
         self._is_slow: dict[str, bool] = {}
         self._relay = Relay(workers.submit)
         self._own: deque[CallUnderWay] = deque()
-
-    @property
-    def has_own_calls(self) -> bool:
-        """Tell whether there are calls for the thread that turns the loop: see `turn_with_calls`."""
-        return bool(self._own)
+        self.turning_thread: int | None = None
+        """Who turns the loop; nobody while a call is made that it has to wait for."""
 
     def begin(self, call: CallUnderWay, *, is_alone: bool) -> None:
-        """Begin *call*, or put it where `turn_with_calls` finds it."""
+        """Begin *call*, or keep it for the thread that turns the loop."""
         is_slow = self._is_slow.get(call.invocation.tool, not is_alone)
         if is_slow or self._starter.is_async(call):
             self._starter.start(call)
@@ -46,20 +45,49 @@ class Dispatcher:
         """Learn from a call that has ended."""
         self._is_slow[call.invocation.tool] = call.seconds_taken > QUICK_SECONDS
 
-    def turn_with_calls(self, turn: Callable[[], bool], take_answer: Callable[[CallUnderWay], None]) -> None:
-        """Turn the loop on a worker, which makes the quick calls itself, until there are none or one isn't quick.
+    def turn_loop(
+        self,
+        turn: Callable[[], bool],
+        *,
+        wait: Callable[[], None],
+        look: Callable[[], None],
+        take_answer: Callable[[CallUnderWay], None],
+    ) -> None:
+        """Turn the loop until *turn*, which does it once, says that it is over.
 
-        *turn* turns the loop once and returns whether it goes on; *take_answer* is told of each call between turns.
+        Between two turns of this thread *wait* waits for what comes next. Where there are quick calls, a worker makes
+        them and turns the loop, with *take_answer* for each call and *look* for what has come meanwhile.
         """
-        self._relay.lend(partial(self._turn_on_worker, turn, take_answer))
+        self.turning_thread = get_ident()
+        try:
+            while turn():
+                if not self._own:
+                    wait()
+                    continue
+                self.turning_thread = None
+                self._relay.lend(partial(self._turn_on_worker, turn, look, take_answer))
+                self.turning_thread = get_ident()
+        finally:
+            self.turning_thread = None
 
-    def _turn_on_worker(self, turn: Callable[[], bool], take_answer: Callable[[CallUnderWay], None], term: int) -> None:
-        while self._own and not self._relay.is_recalled:
+    def _turn_on_worker(
+        self,
+        turn: Callable[[], bool],
+        look: Callable[[], None],
+        take_answer: Callable[[CallUnderWay], None],
+        term: int,
+    ) -> None:
+        goes_on = True
+        while goes_on and self._own and not self._relay.is_recalled:
             while self._own:
                 call = self._own.popleft()
                 if not self._relay.step_out(term, partial(self._starter.make, call)):
                     self._starter.answered(call)
                     return
                 take_answer(call)
-            if not turn():
-                return
+            self.turning_thread = get_ident()
+            try:
+                look()
+                goes_on = turn()
+            finally:
+                self.turning_thread = None

@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
+from threading import get_ident
 from typing import Final
 
 from sagactl.core.advance import advance
@@ -171,15 +172,17 @@ class Driver:
         if only_record:
             self._on_interrupt()
         try:
-            while self._turn(is_over):
-                if self._dispatcher.has_own_calls:
-                    self._dispatcher.turn_with_calls(partial(self._look_and_turn, is_over), self._on_answer)
-                else:
-                    self._inbox.take(self._seconds_to_sleep())
-                    self._tick()
+            self._dispatcher.turn_loop(
+                lambda: self._turn(is_over), wait=self._wait, look=self._look, take_answer=self._on_answer
+            )
             return self._endings
         finally:
             self._abandon()
+
+    @property
+    def is_turned_here(self) -> bool:
+        """Tell whether this very thread turns the loop now, so that it may do with the driver as it likes."""
+        return self._dispatcher.turning_thread == get_ident()
 
     def _turn(self, is_over: Callable[[dict[str, Ending]], bool]) -> bool:
         """Advance, commit, begin calls; return whether there is anything left to drive."""
@@ -187,13 +190,15 @@ class Driver:
         self._advance_all()
         self._commit()
         self._let_go()
-        return bool(self._runs) or not is_over(self._endings)
+        return not is_over(self._endings) or bool(self._runs)
 
-    def _look_and_turn(self, is_over: Callable[[dict[str, Ending]], bool]) -> bool:
-        """Take in what is there, without waiting, and turn the loop once more."""
+    def _wait(self) -> None:
+        self._inbox.take(self._seconds_to_sleep())
+        self._tick()
+
+    def _look(self) -> None:
         self._inbox.take_at_once()
         self._tick()
-        return self._turn(is_over)
 
     def interrupt(self) -> None:
         """Start nothing new, let running calls settle within the grace, then let go (E17). From any thread."""

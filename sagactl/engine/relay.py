@@ -34,6 +34,7 @@ class Relay:
         self._returned = threading.Semaphore(0)
         self._term = 0
         self._inside_since: float | None = None
+        self._is_borrowed = False
         self._error: BaseException | None = None
         self.is_recalled = False
         """The owner wants the loop back: the borrower is to return between two turns."""
@@ -43,19 +44,30 @@ class Relay:
         with self._lock:
             self._term += 1
             self._inside_since = None
+            self._is_borrowed = False
             term = self._term
-        self._submit(lambda: self._borrow(term, work))
         try:
+            self._submit(lambda: self._borrow(term, work))
             self._wait()
-        except BaseException:
-            self.is_recalled = True
-            self._wait()
+        except BaseException:  # a signal's, at whatever place of this thread
+            self._recall(term)
             raise
-        finally:
-            self.is_recalled = False
         error, self._error = self._error, None
         if error is not None:
             raise error
+
+    def _recall(self, term: int) -> None:
+        """Get the loop back as soon as it can be: at once where nobody has begun to turn it."""
+        with self._lock:
+            if not self._is_borrowed:
+                self._term += 1
+            if self._term != term:
+                return
+        self.is_recalled = True
+        try:
+            self._wait()
+        finally:
+            self.is_recalled = False
 
     def _wait(self) -> None:
         while not self._returned.acquire(timeout=_WATCH_SECONDS):
@@ -66,6 +78,10 @@ class Relay:
                     return
 
     def _borrow(self, term: int, work: Callable[[int], None]) -> None:
+        with self._lock:
+            if self._term != term:
+                return
+            self._is_borrowed = True
         error = None
         try:
             work(term)
