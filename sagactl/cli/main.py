@@ -50,7 +50,7 @@ COMMANDS: Final[dict[str, _Entry]] = {
     "verify": _Entry("Maintain", "Recompute the hash chain of the log."),
     "schema": _Entry("Maintain", "The JSON Schema of saga files, for editors."),
     "sandbox": _Entry("Maintain", "See or reset what the sandbox plugins have done."),
-    "help": _Entry("Maintain", "Read a topic: semantics, exit-codes, …", "help_topic"),
+    "help": _Entry("Maintain", "Read a topic: saga, config, plugins, semantics, …", "help_topic"),
 }
 
 

@@ -5,12 +5,19 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import click
 import pytest
 
 from sagactl.cli.main import COMMANDS, LazyGroup, make_group
+from sagactl.config import load_config
+from sagactl.core.saga import ACTION_RETRY, PATIENT_RETRY
+from sagactl.errors import InvalidError
+from sagactl.schemas.durations import format_duration
+from sagactl.spec.policy import RETRY_KEYS
+from sagactl.spec.shape import SAGA_KEYS, STEP_KEYS, UNDO_KEYS
 from tests.cli.project import ROOT, Project
 
 RULES = {f"F{n}" for n in range(1, 10)} | {f"E{n}" for n in range(1, 24)}
@@ -106,3 +113,67 @@ def test_every_answer_about_the_program_is_json_where_that_is_asked_for(tmp_path
     ):
         found = project.run(*arguments)
         assert (found.code, found.json["schema"]) == (0, schema)
+
+
+def _page(name: str) -> str:
+    return (ROOT / "sagactl" / "help" / f"{name}.md").read_text()
+
+
+def _rows(page: str, title: str) -> set[str]:
+    """Return the keys in the first column of the table under *title*."""
+    table = page.split(f"## {title}\n")[1].split("\n## ", maxsplit=1)[0]
+    cells = re.findall(r"^\| (`[^|]*) \|", table, re.MULTILINE)
+    return {key for cell in cells for key in re.findall(r"`(\w+)`", cell)}
+
+
+def test_the_page_about_sagas_has_every_key() -> None:
+    """F1: `sagactl help saga` lists exactly the keys that the loader takes."""
+    page = _page("saga")
+    assert _rows(page, "Keys of the saga") == set(SAGA_KEYS)
+    assert _rows(page, "Keys of a step") == set(STEP_KEYS)
+    for begins, keys in (("`compensate` takes", UNDO_KEYS), ("`retry` takes", RETRY_KEYS)):
+        paragraph = next(each for each in page.split("\n\n") if each.startswith(begins))
+        assert set(keys) <= set(re.findall(r"`(\w+)`", paragraph))
+
+
+def test_the_saga_of_the_page_is_right_and_runs(tmp_path: Path) -> None:
+    """F5: the example of `sagactl help saga` has no error and no warning, and does what it says."""
+    project = Project.make(tmp_path)
+    found = re.search(r"```yaml\n(.*?)```", _page("saga"), re.DOTALL)
+    assert found is not None
+    (tmp_path / "sagas" / "example.yaml").write_text(found[1])
+    checked = project.run("validate", "example", "--strict")
+    assert checked.code == 0, checked.out
+    inputs = ("-i", "email=ada@example.com", "-i", "amount:=4900", "-i", 'servers:=["web", "db"]', "-i", "invite:=true")
+    assert project.run("run", "example", "-q", *inputs).code == 0
+
+
+def test_the_defaults_on_the_page_about_sagas_are_the_real_ones() -> None:
+    """E5, E12, E14: what is said to hold where nothing is written does."""
+    page = " ".join(_page("saga").split())
+    for retry, place in ((ACTION_RETRY, 0), (PATIENT_RETRY, 1)):
+        shown = [
+            re.findall(r"`max_attempts` \(the first included; (\d+), and (\d+) ", page)[0][place],
+            re.findall(r"`initial_interval` \((\w+), and (\w+)\)", page)[0][place],
+            re.findall(r"`max_interval` \((\w+), and (\w+)\)", page)[0][place],
+        ]
+        real = [retry.max_attempts, *map(format_duration, (retry.initial_interval_ms, retry.max_interval_ms))]
+        assert shown == [str(each) for each in real]
+
+
+def test_the_page_about_settings_has_every_one(tmp_path: Path) -> None:
+    """`sagactl help config` lists exactly the settings that are taken, and its file is a right one."""
+    page = _page("config")
+    found = re.search(r"```toml\n(.*?)```", page, re.DOTALL)
+    assert found is not None
+    (tmp_path / "sagactl.toml").write_text(found[1])
+    config = load_config(cwd=tmp_path, environ={"XDG_CONFIG_HOME": str(tmp_path)})
+    settings = set(tomllib.loads(found[1]))
+    assert {key for key, origin in config.origins.items() if origin == "project"} == settings
+    assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == settings
+    (tmp_path / "sagactl.toml").write_text("nothing = 1")
+    with pytest.raises(InvalidError) as caught:
+        load_config(cwd=tmp_path, environ={})
+    assert caught.value.hint == f"known are {', '.join(sorted(settings))}"
+    for name in re.findall(r"`(SAGACTL_\w+)`", page):
+        assert name in (ROOT / "sagactl" / "config.py").read_text()
