@@ -85,7 +85,9 @@ class Project:
         self.close()
 
     def close(self) -> None:
-        """Close the log."""
+        """Close the log, and let go of what tools needed."""
+        if "built_in" in vars(self):
+            self.built_in.close()
         with self._lock:
             for log in self._logs.values():
                 log.close()

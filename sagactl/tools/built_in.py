@@ -35,3 +35,7 @@ class BuiltIn:
     def end_orphans(self, run_id: str) -> None:
         """End what commands of earlier drivers left running; raises BusyError where one can't be ended (E17)."""
         self._shell.end_orphans(run_id)
+
+    def close(self) -> None:
+        """Let go of what calls needed."""
+        self._shell.close()

@@ -89,6 +89,11 @@ class ShellTools:
         if (self._folder / run_id).is_dir():
             self._runner.files.end_orphans(run_id)
 
+    def close(self) -> None:
+        """Let go of what calls needed."""
+        if "_runner" in vars(self):
+            self._runner.close()
+
     @declares("shell.run", _COMMAND, output_schema={}, idempotent=False)
     def run(self, context: CallContext, **arguments: Any) -> object:
         """Run a command. In doubt a person is asked, for nobody knows whether it may be run again."""

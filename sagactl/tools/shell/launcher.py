@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 TERM_GRACE_SECONDS: Final = 2.0
 """How long a command may take to end after SIGTERM; then comes SIGKILL."""
 
+CLOSE_SECONDS: Final = 0.5
+"""How long closing waits for the spawner, which stays as long as a command of it is under way."""
+
 WATCH_SECONDS: Final = 0.05
 """How soon a call notices that it shall end."""
 
@@ -129,13 +132,21 @@ class Launcher:
             self._pid = os.getpid()
         return self._channel
 
+    def close(self) -> None:
+        """Let the spawner end; commands still under way are watched to their end all the same."""
+        with self._lock:
+            self._close()
+
     def _close(self) -> None:
-        if self._channel is not None:
-            self._channel.close()
-        if self._spawner is not None and self._pid == os.getpid():
-            self._spawner.kill()
-            self._spawner.wait()
-        self._channel = self._spawner = None
+        import subprocess
+
+        spawner, channel, self._spawner, self._channel = self._spawner, self._channel, None, None
+        if channel is None or spawner is None:
+            return
+        channel.close()
+        if self._pid == os.getpid():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                spawner.wait(CLOSE_SECONDS)
 
 
 def _start_spawner(channel: int) -> subprocess.Popen[bytes]:

@@ -105,7 +105,7 @@ def judge_end(name: str, status: int, written: Written, arguments: Mapping[str, 
     if rejected == "all" or exit_code in _list_codes(rejected, ()):
         raise Rejected(message, code=code)
     raise Unsure(
-        f"{message} (if {exit_code} means that nothing was done: rejected_exit_codes: [{exit_code}])", code=code
+        f"{message} (if {exit_code} means that nothing was done, say rejected_exit_codes: [{exit_code}])", code=code
     )
 
 

@@ -49,6 +49,10 @@ class Runner:
         judge_end(name, status, written, arguments)
         return written.read_output()
 
+    def close(self) -> None:
+        """Let the spawner end."""
+        self._launcher.close()
+
     def _make_file(self, context: CallContext) -> CallFile:
         try:
             return self.files.make(context.run_id)
