@@ -76,7 +76,7 @@ def test_an_orphan_whose_watchers_were_all_killed_is_ended(tmp_path: Path) -> No
 
 def test_a_supervisor_that_still_lives_is_told_to_end_and_waited_for(tmp_path: Path) -> None:
     """E15, E17: a driver that was stopped and lost its lease doesn't keep its command running behind the next one."""
-    argv = [sys.executable, "-c", "import time; open('begun', 'w').close(); time.sleep(60)"]
+    argv = ["env", "-i", sys.executable, "-c", "import time; open('begun', 'w').close(); time.sleep(60)"]
     driver = subprocess.Popen(
         [sys.executable, "-c", DRIVER, str(tmp_path), *argv], cwd=ROOT, stdout=subprocess.PIPE, text=True
     )
