@@ -12,7 +12,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
-from datetime import tzinfo
 from typing import Final, Protocol, Self
 
 from sagactl.cli.modes import Mode, choose_mode
@@ -138,10 +137,8 @@ class PlainDisplay(NoDisplay):
 class LiveDisplay:
     """A picture on the terminal behind stderr."""
 
-    def __init__(self, settings: Globals, tz: tzinfo, *, leave: str, grace_ms: int) -> None:
-        self._settings = settings
-        self._tz = tz
-        self._leave = leave
+    def __init__(self, settings: Globals, *, grace_ms: int, is_watching: bool) -> None:
+        self._is_watching = is_watching
         self._grace_ms = grace_ms
         self._came: deque[Committed] = deque()
         self._stopping_since_ms: int | None = None
@@ -183,7 +180,7 @@ class LiveDisplay:
         self._note = text
 
     def _draw(self, size: os.terminal_size, is_last: bool) -> list[str]:
-        from sagactl.cli.views.live import View
+        from sagactl.cli.views.live import STOPS_SAFELY, STOPS_WATCHING, View
 
         while self._came:
             self._picture.feed(self._came.popleft())
@@ -191,23 +188,24 @@ class LiveDisplay:
             now_ms(),
             Style(self._style.color, self._style.unicode, size.columns),
             size.lines - ROWS_KEPT_FREE,
-            self._leave,
+            STOPS_WATCHING if self._is_watching else STOPS_SAFELY,
             self._stopping_since_ms,
             self._grace_ms,
             self._note,
             is_last,
         )
-        return self._picture.render(view, self._began_ms)
+        return self._picture.render(view, self._began_ms, is_let_go=is_last and not self._is_watching)
 
 
-def make_display(settings: Globals, *, leave: str | None = None, grace_ms: int = GRACE_MS) -> Display:
-    """Return the display that the settings, the environment and the terminal ask for."""
+def make_display(settings: Globals, *, is_watching: bool = False, grace_ms: int = GRACE_MS) -> Display:
+    """Return the display that the settings, the environment and the terminal ask for.
+
+    Somebody who *is_watching* doesn't drive: runs go on after the last picture, and Ctrl-C stops nothing else.
+    """
     mode = choose_mode(settings, os.environ, is_terminal=sys.stderr.isatty())
     if mode is Mode.NONE:
         return NoDisplay()
     if mode is Mode.LIVE and not (settings.output is Output.JSONL and answer_stream().isatty()):
-        from sagactl.cli.views.live import STOPS_SAFELY
-
-        return LiveDisplay(settings, local_zone(), leave=leave or STOPS_SAFELY, grace_ms=grace_ms)
+        return LiveDisplay(settings, grace_ms=grace_ms, is_watching=is_watching)
     progress = Progress(style=style_of(sys.stderr, settings), tz=local_zone(), verbosity=settings.verbose)
     return PlainDisplay(progress, heartbeat_seconds=settings.heartbeat_seconds)

@@ -133,7 +133,7 @@ def write_document(document: Json) -> None:
 
 def write_logged_run(session: Session, row: RunRow) -> None:
     """Write the answer for a run that is not driven here: what its log says."""
-    log = session.app.log()
+    log = session.app.log(read_only=True)
     saga = session.app.saga_of(row)
     state = replay(saga, (stored.record for stored in log.read(row.run_id)))
     ending = Ending(row.run_id, summarize(saga, state), Why.AT_REST)

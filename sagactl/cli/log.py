@@ -9,11 +9,27 @@ import typer
 from sagactl.cli.follow import write_document
 from sagactl.cli.options import Output, make_app
 from sagactl.cli.select import select_run, short_id
-from sagactl.cli.session import local_zone, open_session
+from sagactl.cli.session import Session, local_zone, open_session
 from sagactl.cli.streams import answer_stream, write_line
+from sagactl.cli.tail import follow_run
+from sagactl.cli.views.commands import type_resume
 from sagactl.cli.views.documents import write_record, write_records
-from sagactl.cli.views.log import LogFilter, render_log
-from sagactl.errors import ExitCode, NotFoundError
+from sagactl.cli.views.log import (
+    STEP_COLUMNS_MAX,
+    LogFilter,
+    follow_line,
+    render_details,
+    render_log,
+    render_log_head,
+)
+from sagactl.cli.views.text import width_of
+from sagactl.core.records import AT_REST
+from sagactl.core.saga import Saga
+from sagactl.errors import ExitCode, NotFoundError, UsageError
+from sagactl.log.base import RunRow
+
+ITEM_COLUMNS = 4
+"""What `[12]` takes behind the name of a step with items."""
 
 app = make_app()
 
@@ -25,11 +41,16 @@ def log(
     step: Annotated[str | None, typer.Option("--step", help="Only records of this step.")] = None,
     failed: Annotated[bool, typer.Option("--failed", help="Only what went wrong.")] = False,
     detail: Annotated[bool, typer.Option("--detail", help="Each record in full.")] = False,
+    follow: Annotated[
+        bool, typer.Option("-f", "--follow", help="Go on with each record as it becomes durable, to the run's end.")
+    ] = False,
 ) -> int:
     """Show the saga log of a run.
 
     Examples:
       sagactl log
+
+      sagactl log @latest --follow
 
       sagactl log 7kq2m9 --step deposit --detail
 
@@ -40,11 +61,13 @@ def log(
         row = select_run(saga_log, run)
         if step is not None and step.partition("[")[0] not in session.app.saga_of(row).by_id:
             raise NotFoundError(f"saga {row.saga} has no step {step}", code="no-such-step")
+        chosen = LogFilter(step, failed)
+        if follow:
+            return _follow(session, row, chosen, detail=detail)
         records = list(saga_log.read(row.run_id))
         match session.output:
             case Output.TEXT:
                 shown = short_id(saga_log, row.run_id)
-                chosen = LogFilter(step, failed)
                 text = render_log(
                     row, records, short_id=shown, tz=local_zone(), style=session.style, chosen=chosen, detail=detail
                 )
@@ -55,3 +78,36 @@ def log(
             case Output.JSON:
                 write_document(write_records(records))
         return ExitCode.OK
+
+
+def _follow(session: Session, row: RunRow, chosen: LogFilter, *, detail: bool) -> int:
+    """Write records as they become durable, until the run is over or nobody drives it."""
+    if session.output is Output.JSON:
+        raise UsageError("a log that is followed is no single JSON value", hint="sagactl log --follow -o jsonl")
+    log, tz = session.app.log(read_only=True), local_zone()
+    hint = type_resume(short_id(log, row.run_id))
+    columns = _measure_steps(session.app.saga_of(row))
+    if session.output is Output.TEXT:
+        head = render_log_head(row, short_id=short_id(log, row.run_id), tz=tz, style=session.style)
+        write_line(answer_stream(), f"{head}\n")
+    try:
+        for look in follow_run(log, row.run_id):
+            for stored in chosen.choose(look.records) if session.output is Output.TEXT else look.records:
+                if session.output is Output.JSONL:
+                    write_document(write_record(stored))
+                elif detail:
+                    lines = render_details([stored], tz=tz, style=session.style)
+                    write_line(answer_stream(), "\n".join([*lines, ""]))
+                else:
+                    write_line(answer_stream(), follow_line(stored, tz=tz, style=session.style, step_columns=columns))
+            if not look.is_driven and look.row.status not in AT_REST:
+                session.say(f"nobody drives this run: {hint}")
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    return ExitCode.OK
+
+
+def _measure_steps(saga: Saga) -> int:
+    """Return how wide the column of steps is: lines that come one by one stand below each other."""
+    widest = max(width_of(step.id) + (ITEM_COLUMNS if step.foreach is not None else 0) for step in saga.steps)
+    return min(widest, STEP_COLUMNS_MAX)

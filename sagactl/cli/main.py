@@ -47,6 +47,7 @@ COMMANDS: Final[dict[str, _Entry]] = {
     "list": _Entry("Inspect", "Runs, newest first.", "list_runs"),
     "show": _Entry("Inspect", "One run: steps, outputs, what is left behind."),
     "log": _Entry("Inspect", "The saga log of a run, record by record."),
+    "watch": _Entry("Inspect", "Follow a run that another process drives, or --all of them."),
     "verify": _Entry("Maintain", "Recompute the hash chain of the log."),
     "schema": _Entry("Maintain", "The JSON Schema of saga files, for editors."),
     "sandbox": _Entry("Maintain", "See or reset what the sandbox plugins have done."),

@@ -41,6 +41,12 @@ class Globals:
     debug: bool = False
     no_input: bool = False
 
+    def without_progress(self) -> Globals:
+        """Return the same settings, but for progress, which isn't shown."""
+        from dataclasses import replace
+
+        return replace(self, progress="none", verbose=0)
+
 
 def _store(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
     def callback(context: click.Context, _: click.Parameter, value: Any) -> None:

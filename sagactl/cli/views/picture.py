@@ -24,12 +24,12 @@ class Picture:
             found = self._runs[committed.run_id] = Watched(committed.run_id, short_id, committed.saga)
         found.feed(committed.first_seq, committed.records)
 
-    def render(self, view: View, began_ms: int) -> list[str]:
-        """Return the picture: of one run its steps, of several a line each."""
+    def render(self, view: View, began_ms: int, *, is_let_go: bool = False) -> list[str]:
+        """Return the picture: of one run its steps, of several a line each; *is_let_go*: nobody drives them now."""
         runs = list(self._runs.values())
         if not runs:
             return []
-        if view.is_last:
+        if is_let_go:
             for each in runs:
                 each.is_let_go = not summarize(each.saga, each.state).is_at_rest
         if len(runs) == 1:

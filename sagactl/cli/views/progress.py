@@ -13,6 +13,7 @@ from datetime import tzinfo
 from typing import Any, Final
 
 from sagactl.cli.views.events import describe, describe_request, place_in
+from sagactl.cli.views.runs import say_status
 from sagactl.cli.views.style import Hue, Style
 from sagactl.cli.views.text import brief, pad, plural
 from sagactl.cli.views.times import show_clock, show_duration, show_seconds
@@ -44,6 +45,7 @@ from sagactl.core.records import (
     Probe,
     ProbeAnswer,
     Record,
+    RunStatus,
     StepDecided,
     Timer,
     TimerKind,
@@ -53,9 +55,13 @@ from sagactl.core.state import RunState, call_of
 from sagactl.core.summary import summarize
 from sagactl.core.transitions import Phase
 from sagactl.engine.settings import Committed
+from sagactl.log.base import RunRow
 
 HEARTBEAT_LINES_MAX: Final = 3
 """How many of the things that go on are named after a silence; the others are counted."""
+
+NEW_RECORDS: Final = 2
+"""What the log of a run begins with, before anything is done: it is created, and somebody drives it."""
 
 DEBUG: Final = 2
 """The verbosity at which each record is told with all that it holds."""
@@ -194,8 +200,10 @@ class Progress:
             track.note(record)
         last = committed.records[-1]
         text = f"{committed.saga.name} {track.short_id}"
-        is_new = not any(isinstance(record, DriverClaimed) and record.fence > 1 for record in committed.records)
-        line = Line("run", text if is_new else f"{text} {_say_resumed(committed.saga, committed.state)}")
+        is_resumed = any(isinstance(record, DriverClaimed) and record.fence > 1 for record in committed.records)
+        if is_resumed or len(committed.records) > NEW_RECORDS:
+            text += f"{' resumed' if is_resumed else ''} at {_say_place(committed.saga, committed.state)}"
+        line = Line("run", text)
         return [self._write(last.at_ms, track, line)]
 
     def heartbeat(self, now_ms: int) -> list[str]:
@@ -226,9 +234,27 @@ class Progress:
         )
 
 
-def _say_resumed(saga: Saga, state: RunState) -> str:
+def render_change(row: RunRow, short_id: str, at_ms: int, tz: tzinfo, style: Style) -> str:
+    """Return a line about a run of which only the row is read: `14:02:30 end    7kq2m9 onboarding succeeded`."""
+    word = _ROW_WORDS.get(row.status, "run")
+    text = style.show(f"{short_id} {row.saga} {say_status(row, at_ms)}")
+    head = f"{show_clock(at_ms, tz)} "
+    room = max(style.columns - len(head) - _WORD_COLUMNS - 2, 20)
+    word = style.paint(pad(word, _WORD_COLUMNS), _HUES.get(word, Hue.PLAIN))
+    return f"{style.paint(head, Hue.DIM)}{word}  {style.fit(text, room)}"
+
+
+_ROW_WORDS: Final = {
+    RunStatus.SUCCEEDED: "ok",
+    RunStatus.ROLLED_BACK: "FAIL",
+    RunStatus.STUCK: "STUCK",
+    RunStatus.TERMINATED: "end",
+}
+
+
+def _say_place(saga: Saga, state: RunState) -> str:
     summary = summarize(saga, state)
-    where = f"resumed at {summary.steps_done:,} of {plural(summary.steps_total, 'step')}"
+    where = f"{summary.steps_done:,} of {plural(summary.steps_total, 'step')}"
     if summary.direction is Direction.COMPENSATION:
         where += ", rolling back"
     doubtful = sum(op.doubt for op in state.operations.values())
@@ -265,6 +291,13 @@ def _describe_whole(seq: int, record: Record) -> str:
         given = brief(record.arguments, joint="=")
         text += f", tool {record.tool}, key {record.key}" + (f", {given}" if given else "")
     return text
+
+
+def _tell_claimed(record: DriverClaimed, news: _News) -> Iterator[Line]:
+    """Say that another driver took the run over, to somebody who only watches."""
+    if record.fence > 1:
+        text = f"{news.saga.name} {news.track.short_id} resumed at {_say_place(news.saga, news.state)}"
+        yield Line("run", text)
 
 
 def _tell_decided(record: StepDecided, _: _News) -> Iterator[Line]:
@@ -380,6 +413,7 @@ def _tell_ended(record: Ended, _: _News) -> Iterator[Line]:
 
 
 _TELLERS: Final[Mapping[type, Callable[[Any, _News], Iterator[Line]]]] = {
+    DriverClaimed: _tell_claimed,
     StepDecided: _tell_decided,
     Outcome: _tell_outcome,
     Probe: _tell_probe,
