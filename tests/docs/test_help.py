@@ -177,3 +177,15 @@ def test_the_page_about_settings_has_every_one(tmp_path: Path) -> None:
     assert caught.value.hint == f"known are {', '.join(sorted(settings))}"
     for name in re.findall(r"`(SAGACTL_\w+)`", page):
         assert name in (ROOT / "sagactl" / "config.py").read_text()
+
+
+def test_the_page_about_output_shows_the_marks_and_modes_that_there_are() -> None:
+    """`sagactl help output` lists exactly the symbols, their words, and the modes of progress."""
+    from sagactl.cli.modes import VARIABLE, Mode
+    from sagactl.cli.views.style import Mark
+
+    page = (ROOT / "sagactl" / "help" / "output.md").read_text()
+    rows = re.findall(r"^\| (\S) \| (\w+) \|", page, re.MULTILINE)
+    assert sorted(rows) == sorted(mark.value[:2] for mark in Mark)
+    assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == set(Mode)
+    assert f"`{VARIABLE}`" in page
