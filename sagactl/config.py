@@ -12,8 +12,8 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
-from sagactl.core.dataclass import dataclass
-from sagactl.core.world import CALLS_MAX
+from sagactl.core.limits import CALLS_MAX
+from sagactl.dataclass import dataclass
 from sagactl.errors import InvalidError
 
 CALLS_MAX_LIMIT: Final = 1_000

@@ -1,28 +1,39 @@
-"""Errors as two lines for people and, where JSON was asked for, one value for programs."""
+"""Answers as JSON, and errors as two lines for people and, where JSON was asked for, one value for programs."""
 
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 from sagactl.cli.options import Globals, Output
-from sagactl.cli.session import style_of
 from sagactl.cli.streams import answer_stream, write_line
-from sagactl.cli.views.error import render_error
-from sagactl.cli.views.error import write_error as make_error_document
 from sagactl.cli.views.spelling import spell
 from sagactl.errors import SagactlError
+
+if TYPE_CHECKING:
+    from sagactl.core.canonical import Json
+
+
+def write_document(document: Json) -> None:
+    """Write one JSON value."""
+    write_line(answer_stream(), spell(document))
 
 
 def write_error(error: SagactlError, settings: Globals) -> None:
     """Write *error* to stderr, and as JSON to stdout where the answer was to be JSON."""
+    from sagactl.cli.views.error import write_error as make_error_document
+
     write_line(sys.stderr, _text_of(error, settings))
     if settings.output is not Output.TEXT:
-        write_line(answer_stream(), spell(make_error_document(error)))
+        write_document(make_error_document(error))
 
 
 def _text_of(error: SagactlError, settings: Globals) -> str:
     problems = getattr(error, "problems", None)
     if problems is None:
+        from sagactl.cli.session import style_of
+        from sagactl.cli.views.error import render_error
+
         return render_error(error, style_of(sys.stderr, settings))
     from sagactl.spec.report import render_problems
 

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from sagactl.app import guard_stdout
-from sagactl.cli.follow import make_scene, write_document
+from sagactl.cli.answer import write_document
+from sagactl.cli.follow import make_scene
 from sagactl.cli.operate import ask
 from sagactl.cli.options import Output, make_app
 from sagactl.cli.select import select_run, short_ids

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from sagactl.app import is_dead
-from sagactl.cli.follow import make_scene, write_document
+from sagactl.cli.answer import write_document
+from sagactl.cli.follow import make_scene
 from sagactl.cli.options import Output
 from sagactl.cli.session import Session, now_ms
 from sagactl.cli.streams import answer_stream, write_line

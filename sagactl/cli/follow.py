@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from sagactl.cli.answer import write_document
 from sagactl.cli.display import Display, make_display
 from sagactl.cli.options import Output
 from sagactl.cli.select import short_id
@@ -16,7 +17,6 @@ from sagactl.cli.views.documents import write_record, write_run
 from sagactl.cli.views.report import render_report
 from sagactl.cli.views.scene import Scene
 from sagactl.cli.views.spelling import spell
-from sagactl.core.canonical import Json
 from sagactl.core.evolve import replay
 from sagactl.core.records import RunStatus
 from sagactl.core.saga import Saga
@@ -124,11 +124,6 @@ def make_scene(session: Session, saga: Saga, state: RunState) -> Scene:
     """Return a run as the views take it."""
     shown = short_id(session.app.log(read_only=True), state.run_id)
     return Scene(saga, state, shown, now_ms(), local_zone(), session.style)
-
-
-def write_document(document: Json) -> None:
-    """Write one JSON value."""
-    write_line(answer_stream(), spell(document))
 
 
 def write_logged_run(session: Session, row: RunRow) -> None:

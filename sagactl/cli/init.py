@@ -16,7 +16,7 @@ from sagactl.cli.streams import answer_stream, write_line
 from sagactl.cli.views.init import Example, render_examples, render_made, write_examples, write_made
 from sagactl.cli.views.spelling import spell
 from sagactl.core.canonical import Json
-from sagactl.core.dataclass import dataclass
+from sagactl.dataclass import dataclass
 from sagactl.errors import ExitCode, StorageError, UsageError
 
 app = make_app()

@@ -8,16 +8,15 @@ from typing import Annotated, Final
 
 import typer
 
-from sagactl.cli.follow import write_document
+from sagactl.cli.answer import write_document
 from sagactl.cli.options import Output, make_app
 from sagactl.cli.select import short_ids
 from sagactl.cli.session import Session, local_zone, now_ms, open_session
 from sagactl.cli.streams import answer_stream, write_line
-from sagactl.cli.views.documents import write_list, write_row, write_runs
 from sagactl.cli.views.runs import render_runs
 from sagactl.cli.views.spelling import spell
 from sagactl.core.records import RunStatus
-from sagactl.errors import ExitCode, NotFoundError, UsageError
+from sagactl.errors import ExitCode, UsageError
 from sagactl.log.base import RunFilter, RunRow
 
 RUN_IDS_SCHEMA: Final = "sagactl.run-ids/1"
@@ -47,18 +46,15 @@ def list_runs(
     """
     which = RunFilter(saga, _statuses(status), _time(since), _time(until), limit)
     with open_session(context) as session:
-        try:
-            rows, total = session.app.log(read_only=True).rows(which)
-        except NotFoundError:
-            if session.app.config.origins["log"] != "default":
-                raise
-            rows, total = [], 0  # no log yet: no runs, and that is no error
+        rows, total = session.app.runs(which)
         _write(session, rows, total, ids=ids)
         return ExitCode.OK
 
 
 def _write(session: Session, rows: list[RunRow], total: int, *, ids: bool) -> None:
     if ids and session.output is Output.JSON:
+        from sagactl.cli.views.documents import write_list
+
         write_document(write_list(RUN_IDS_SCHEMA, [{"id": row.run_id} for row in rows], total))
     elif ids:
         for row in rows:
@@ -67,8 +63,12 @@ def _write(session: Session, rows: list[RunRow], total: int, *, ids: bool) -> No
         shown = short_ids(session.app.log(read_only=True), [row.run_id for row in rows]) if rows else {}
         write_line(answer_stream(), render_runs(rows, total, short_ids=shown, now_ms=now_ms(), style=session.style))
     elif session.output is Output.JSON:
+        from sagactl.cli.views.documents import write_runs
+
         write_document(write_runs(rows, total))
     else:
+        from sagactl.cli.views.documents import write_row
+
         for row in rows:
             write_document(write_row(row))
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sagactl.cli.follow import write_document
+from sagactl.cli.answer import write_document
 from sagactl.cli.options import Output, make_app
 from sagactl.cli.select import select_run, short_id
 from sagactl.cli.session import Session, local_zone, open_session

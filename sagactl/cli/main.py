@@ -19,7 +19,7 @@ import typer.main
 from typer.utils import get_params_from_function
 
 from sagactl.cli.options import Globals, Output, shared_options
-from sagactl.core.dataclass import dataclass
+from sagactl.dataclass import dataclass
 from sagactl.errors import ExitCode, InternalError, SagactlError, StorageError, UsageError
 
 VERSION_SCHEMA: Final = "sagactl.version/1"

@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 import typer
 
-from sagactl.core.dataclass import dataclass
+from sagactl.dataclass import dataclass
 
 HEARTBEAT_SECONDS: Final = 30.0
 """How long plain progress is silent before it says what goes on."""

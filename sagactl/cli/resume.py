@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from sagactl.app import guard_stdout
+from sagactl.cli.answer import write_document
 from sagactl.cli.dry_run import show_foresight
 from sagactl.cli.follow import (
     code_of_ending,
     drive,
     worst_of,
-    write_document,
     write_ending,
     write_logged_run,
 )

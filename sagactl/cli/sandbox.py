@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import typer
 
-from sagactl.cli.follow import write_document
+from sagactl.cli.answer import write_document
 from sagactl.cli.options import Output, make_app
 from sagactl.cli.session import open_session
 from sagactl.cli.streams import answer_stream, write_line

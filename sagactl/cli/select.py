@@ -49,12 +49,9 @@ def _select_latest(log: Log, text: str, *, changes: bool) -> RunRow:
 
 def short_id(log: Log, run_id: str) -> str:
     """Return the shortest prefix, of at least 6 characters, that means this run."""
-    for length in range(SHORT_ID_LENGTH_MIN, len(run_id)):
-        if len(log.find(run_id[:length])) <= 1:
-            return run_id[:length]
-    return run_id
+    return short_ids(log, [run_id])[run_id]
 
 
 def short_ids(log: Log, run_ids: Iterable[str]) -> dict[str, str]:
     """Return the short id of each run."""
-    return {run_id: short_id(log, run_id) for run_id in dict.fromkeys(run_ids)}
+    return log.shorten(list(dict.fromkeys(run_ids)), length_min=SHORT_ID_LENGTH_MIN)

@@ -18,7 +18,7 @@ from sagactl.app import Project, open_project
 from sagactl.cli.options import Globals, Output
 from sagactl.cli.streams import answer_stream, supports_unicode
 from sagactl.cli.views.style import Style
-from sagactl.core.dataclass import dataclass
+from sagactl.dataclass import dataclass
 
 WIDTH_WITHOUT_TERMINAL = 80
 

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from sagactl.cli.follow import make_scene, write_document
+from sagactl.cli.answer import write_document
+from sagactl.cli.follow import make_scene
 from sagactl.cli.options import Output, make_app
 from sagactl.cli.select import select_run
 from sagactl.cli.session import open_session

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from sagactl.app import Project, guard_stdout
-from sagactl.cli.follow import write_document
+from sagactl.cli.answer import write_document
 from sagactl.cli.options import Output, make_app
 from sagactl.cli.session import open_session
 from sagactl.cli.streams import answer_stream, write_line

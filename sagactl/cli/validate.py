@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sagactl.app import guard_stdout
-from sagactl.cli.follow import write_document
+from sagactl.cli.answer import write_document
 from sagactl.cli.options import Output, make_app
 from sagactl.cli.session import Session, open_session
 from sagactl.cli.streams import answer_stream, write_line

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sagactl.cli.follow import write_document
+from sagactl.cli.answer import write_document
 from sagactl.cli.options import Output, make_app
 from sagactl.cli.select import select_run, short_ids
 from sagactl.cli.session import open_session

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sagactl.core.dataclass import dataclass
 from sagactl.core.evolve import evolve
 from sagactl.core.machine import decide
 from sagactl.core.records import Record, Timer
 from sagactl.core.saga import Saga
 from sagactl.core.state import RunState
 from sagactl.core.world import AskProbe, DrawDelay, EndCalls, MakeCall, Rest, Wait, World, Write
+from sagactl.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

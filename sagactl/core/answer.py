@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sagactl.core.canonical import Json
-from sagactl.core.dataclass import dataclass
 from sagactl.core.records import Failure, OutcomeKind, ProbeAnswer
+from sagactl.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

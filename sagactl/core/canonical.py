@@ -7,7 +7,6 @@ lone surrogates have no spelling and are refused.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
@@ -123,6 +122,8 @@ def _children(value: object) -> Sequence[object]:
 
 def digest(value: Json) -> str:
     """Return the SHA-256 of the canonical spelling, in hexadecimal."""
+    import hashlib  # it loads OpenSSL; who only lists runs needs none
+
     return hashlib.sha256(canonical(value).encode()).hexdigest()
 
 

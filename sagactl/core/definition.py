@@ -12,7 +12,6 @@ from hashlib import sha256
 from typing import Any, Final, cast
 
 from sagactl.core.canonical import Json, canonical
-from sagactl.core.dataclass import dataclass
 from sagactl.core.saga import (
     Call,
     CompensateFailed,
@@ -25,6 +24,7 @@ from sagactl.core.saga import (
     ToolFacts,
 )
 from sagactl.core.template import Template, parse_template, write_template
+from sagactl.dataclass import dataclass
 
 DEFINITION_SCHEMA: Final = "sagactl.definition/1"
 

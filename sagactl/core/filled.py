@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from sagactl.core.canonical import Json
-from sagactl.core.dataclass import dataclass
 from sagactl.core.partial import is_known, render_partly
 from sagactl.core.preview import NOTHING_GIVEN, Given
 from sagactl.core.saga import Call, Saga, Step
 from sagactl.core.template import Evaluator, ExpressionError, Scope
+from sagactl.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from dataclasses import replace
 
 from sagactl.core.advance import advance
 from sagactl.core.canonical import Json
-from sagactl.core.dataclass import dataclass
 from sagactl.core.evolve import evolve
 from sagactl.core.operators import answer_request
 from sagactl.core.partial import render_partly
@@ -39,6 +38,7 @@ from sagactl.core.state import RunState, call_of
 from sagactl.core.template import Evaluator, Scope
 from sagactl.core.transitions import Phase
 from sagactl.core.world import AskProbe, MakeCall, Rest, Wait, World
+from sagactl.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,9 @@ RUN_ID: Final = re.compile(r"[0-9a-z]{13}", re.ASCII)
 RUN_ALPHABET: Final = "23456789abcdefghjkmnpqrstvwxyz"
 """Digits and letters without those that look alike (0 o, 1 l i, u v)."""
 
+SECRET_MARK: Final = "$secret"  # noqa: S105 - a key, no secret
+"""A recorded argument `{"$secret": NAME}` stands for a secret that is resolved at each call (E19)."""
+
 RESERVED_IDS: Final = frozenset(
     {"true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import"}
     | {"let", "loop", "package", "namespace", "return", "var", "void", "while"}

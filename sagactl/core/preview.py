@@ -13,12 +13,12 @@ from typing import Final
 
 from sagactl.core.backward import Treatment, plan_rollback, treat, why_left
 from sagactl.core.canonical import Json
-from sagactl.core.dataclass import dataclass
 from sagactl.core.partial import is_known
 from sagactl.core.rehearsal import BlankEvaluator, begin_imagined, blank_saga, rehearse
 from sagactl.core.saga import CompensateFailed, Saga, Step, StepClass
 from sagactl.core.state import RunState
 from sagactl.core.template import Evaluator, ExpressionError, Scope, Template, render
+from sagactl.dataclass import dataclass
 
 _STATIC: Final = BlankEvaluator()
 

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple, TypeAlias
 
 from sagactl.core.canonical import Json
-from sagactl.core.dataclass import dataclass
+from sagactl.dataclass import dataclass
 
 
 class Direction(StrEnum):

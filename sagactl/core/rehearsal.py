@@ -16,7 +16,6 @@ from typing import Final
 
 from sagactl.core.advance import advance
 from sagactl.core.canonical import Json
-from sagactl.core.dataclass import dataclass
 from sagactl.core.evolve import evolve
 from sagactl.core.records import (
     Direction,
@@ -34,6 +33,7 @@ from sagactl.core.saga import Call, Saga, Step
 from sagactl.core.state import RunState
 from sagactl.core.template import Evaluator, Literal, Scope
 from sagactl.core.world import AskProbe, MakeCall, Rest, Wait, World
+from sagactl.dataclass import dataclass
 
 NOBODY: Final = Holder("", 0, "", "")
 _REJECTED: Final = Failure("imagined", "what if it is rejected")

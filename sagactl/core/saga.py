@@ -13,8 +13,8 @@ from functools import cached_property
 from typing import Final
 
 from sagactl.core.canonical import Json
-from sagactl.core.dataclass import dataclass
 from sagactl.core.template import Template
+from sagactl.dataclass import dataclass
 
 STEPS_MAX: Final = 2_000
 ITEMS_MAX: Final = 10_000

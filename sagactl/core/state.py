@@ -24,7 +24,6 @@ from collections.abc import Iterator
 from dataclasses import field
 
 from sagactl.core.canonical import Json
-from sagactl.core.dataclass import dataclass
 from sagactl.core.records import (
     Cause,
     Decision,
@@ -39,6 +38,7 @@ from sagactl.core.records import (
 )
 from sagactl.core.saga import Call, Saga, Step
 from sagactl.core.transitions import WAITING_PHASES, Phase
+from sagactl.dataclass import dataclass
 
 
 @dataclass(slots=True)

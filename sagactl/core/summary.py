@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -11,6 +10,7 @@ from sagactl.core.records import AT_REST, Cause, Direction, Failure, NotUndone, 
 from sagactl.core.saga import Saga
 from sagactl.core.state import OperationState, RunState, StepState, next_timer
 from sagactl.core.transitions import Phase
+from sagactl.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,10 @@ from decimal import Decimal
 from typing import Final, Protocol, TypeAlias, cast
 
 from sagactl.core.canonical import Json, canonical
-from sagactl.core.dataclass import dataclass
+from sagactl.core.keys import SECRET_MARK
+from sagactl.dataclass import dataclass
 
 ROOTS: Final = frozenset({"input", "steps", "item", "index", "run", "args", "output", "secrets"})
-SECRET_MARK: Final = "$secret"  # noqa: S105 - a key, no secret
-"""A recorded argument `{"$secret": NAME}` stands for a secret that is resolved at each call (E19)."""
 
 Scope: TypeAlias = Mapping[str, object]
 Path: TypeAlias = tuple[str | int, ...]

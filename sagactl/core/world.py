@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from sagactl.core.canonical import Json
-from sagactl.core.dataclass import dataclass
 from sagactl.core.records import Intent, Operation, Probe, Record, RunStatus, TimerKind
 from sagactl.core.template import Evaluator
-
-CALLS_MAX: Final = 8
-"""Calls at once in one process, unless configured."""
+from sagactl.dataclass import dataclass
 
 
 class World(NamedTuple):

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from sagactl.core.answer import Answer, ProbeReply
-from sagactl.core.dataclass import dataclass
 from sagactl.core.records import Failure, Operation, OutcomeKind, ProbeAnswer
+from sagactl.dataclass import dataclass
 from sagactl.engine.clock import Clock
 from sagactl.engine.workers import AsyncJob, Workers
 from sagactl.tools.base import Invocation, Toolbox

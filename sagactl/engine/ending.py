@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from sagactl.core.canonical import Json
 from sagactl.core.records import Failure, NotUndone, RunStatus
 from sagactl.core.summary import Summary
+from sagactl.dataclass import dataclass
 from sagactl.errors import SagactlError
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 
 from sagactl.core.canonical import Json
-from sagactl.core.dataclass import dataclass
 from sagactl.core.evolve import evolve, replay
 from sagactl.core.records import Disposition, Operation, Operator, Record
 from sagactl.core.saga import Saga, ToolFacts
@@ -15,6 +14,7 @@ from sagactl.core.summary import summarize
 from sagactl.core.template import ExpressionError, Scope
 from sagactl.core.transitions import IllegalRecordError
 from sagactl.core.world import AskProbe, MakeCall
+from sagactl.dataclass import dataclass
 from sagactl.engine.calls import CallUnderWay
 from sagactl.errors import DamagedLogError, InternalError, NotFoundError, PluginError
 from sagactl.log.base import Batch, Captured, Lease

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sagactl.core.limits import CALLS_MAX
 from sagactl.core.records import Record
 from sagactl.core.saga import GRACE_MS, Saga
 from sagactl.core.state import RunState
 from sagactl.core.summary import StepRow, Summary, step_rows, summarize
-from sagactl.core.world import CALLS_MAX
 from sagactl.log.base import HEARTBEAT_MS, LEASE_MS
 
 

@@ -29,7 +29,6 @@ from dataclasses import replace
 from typing import Final
 
 from sagactl.core.canonical import digest
-from sagactl.core.dataclass import dataclass
 from sagactl.core.records import (
     Disposition,
     DriverClaimed,
@@ -42,6 +41,7 @@ from sagactl.core.records import (
     RunStatus,
     Verb,
 )
+from sagactl.dataclass import dataclass
 from sagactl.errors import DamagedLogError
 from sagactl.log.base import Finding, RunRow
 from sagactl.log.chain import Link, follow, genesis_hash

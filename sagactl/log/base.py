@@ -11,13 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import field
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from sagactl.core.canonical import Json
-from sagactl.core.dataclass import dataclass
 from sagactl.core.definition import Snapshot
 from sagactl.core.records import Cause, Direction, Failure, Holder, Operation, Record, Request, RunStatus
-from sagactl.core.summary import Summary
+from sagactl.dataclass import dataclass
+
+if TYPE_CHECKING:
+    from sagactl.core.summary import Summary
 
 LEASE_MS: Final = 15_000
 HEARTBEAT_MS: Final = 5_000
@@ -218,6 +220,10 @@ class Log(Protocol):
 
     def find(self, prefix: str) -> list[RunRow]:
         """Return the runs whose id begins with *prefix*, newest first, at most 10."""
+        ...
+
+    def shorten(self, run_ids: Sequence[str], *, length_min: int) -> dict[str, str]:
+        """Return for each id its shortest prefix of at least *length_min* characters that no other id begins with."""
         ...
 
     def rows(self, which: RunFilter) -> tuple[list[RunRow], int]:

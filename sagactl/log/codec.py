@@ -30,7 +30,6 @@ from json import JSONDecoder
 from typing import Any, Final, NamedTuple
 
 from sagactl.core.canonical import canonical
-from sagactl.core.dataclass import dataclass
 from sagactl.core.records import (
     RECORD_TYPES,
     Cause,
@@ -60,6 +59,7 @@ from sagactl.core.records import (
     TimerKind,
     Verb,
 )
+from sagactl.dataclass import dataclass
 from sagactl.errors import DamagedLogError
 from sagactl.log.forms import (
     ANY_JSON,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from sagactl.core.dataclass import dataclass
 from sagactl.core.records import (
     Decision,
     DecisionKind,
@@ -21,6 +20,7 @@ from sagactl.core.records import (
     Record,
     Verb,
 )
+from sagactl.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ for living costs the wait until its lease has run out.
 from __future__ import annotations
 
 import os
-import socket
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -33,12 +32,12 @@ def this_process() -> Holder:
 @cache
 def _describe(pid: int) -> Holder:
     stat = _read_stat(pid)
-    return Holder(socket.gethostname(), pid, "" if stat is None else stat[1], read_boot_id())
+    return Holder(os.uname().nodename, pid, "" if stat is None else stat[1], read_boot_id())
 
 
 def is_dead(holder: Holder) -> bool:
     """Tell whether *holder* is certainly dead; False where that can't be known."""
-    if holder.host != socket.gethostname():
+    if holder.host != os.uname().nodename:
         return False
     boot, _, namespace = holder.boot_id.partition("/")
     own_boot, _, own_namespace = read_boot_id().partition("/")

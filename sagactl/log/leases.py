@@ -14,8 +14,8 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Final
 
-from sagactl.core.dataclass import dataclass
 from sagactl.core.records import Holder
+from sagactl.dataclass import dataclass
 from sagactl.log.base import LEASE_MS
 from sagactl.log.holder import is_dead, read_boot_id
 

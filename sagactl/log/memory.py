@@ -13,8 +13,8 @@ from dataclasses import field, replace
 from functools import partial
 
 from sagactl.core.canonical import Json, digest
-from sagactl.core.dataclass import dataclass
 from sagactl.core.records import AT_REST, Holder, Record, Request, RunStatus
+from sagactl.dataclass import dataclass
 from sagactl.log.audit import WHOLE_LOG, Evidence, Letter, verify_run
 from sagactl.log.base import (
     Batch,
@@ -46,6 +46,7 @@ from sagactl.log.rows import (
     next_row,
     no_run,
     run_exists,
+    shorten_id,
 )
 
 
@@ -232,6 +233,14 @@ class MemoryLog:
         """Return the runs whose id begins with *prefix*."""
         with self._lock:
             return [row for row in self._newest_first() if row.run_id.startswith(prefix)][:FOUND_MAX]
+
+    def shorten(self, run_ids: Sequence[str], *, length_min: int) -> dict[str, str]:
+        """Return for each id the shortest prefix that means it."""
+        with self._lock:
+            known = sorted(self._runs)
+        return {
+            run_id: shorten_id(run_id, [each for each in known if each != run_id], length_min) for run_id in run_ids
+        }
 
     def rows(self, which: RunFilter) -> tuple[list[RunRow], int]:
         """Return the rows that fit and how many do."""

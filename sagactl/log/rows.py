@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sagactl.core.canonical import digest
 from sagactl.core.records import Direction, DriverClaimed, Holder, RunCreated, RunStatus
-from sagactl.core.summary import Summary
 from sagactl.errors import BusyError, InvalidError, NotFoundError, RefusedError
 from sagactl.log.base import CAPTURED_BYTES_MAX, NewRun, RunRow
 from sagactl.log.codec import decode_failure, encode_failure
 
+if TYPE_CHECKING:
+    from sagactl.core.summary import Summary
+
 FOUND_MAX: Final = 10
 """How many runs a prefix finds at most."""
+
+
+def shorten_id(run_id: str, others: Iterable[str], length_min: int) -> str:
+    """Return the shortest prefix of *run_id* that none of *others* begins with; its neighbours in order suffice."""
+    shared = max((_count_shared(run_id, other) for other in others), default=0)
+    return run_id[: max(length_min, shared + 1)]
+
+
+def _count_shared(one: str, other: str) -> int:
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((place for place, (left, right) in pairs if left != right), min(len(one), len(other)))
 
 
 def created_record(new: NewRun, at_ms: int) -> RunCreated:

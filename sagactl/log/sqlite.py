@@ -147,6 +147,10 @@ class SqliteLog:
         """Return the runs whose id begins with *prefix*."""
         return self._store.read(lambda connection: sqlite_read.find_rows(connection, prefix))
 
+    def shorten(self, run_ids: Sequence[str], *, length_min: int) -> dict[str, str]:
+        """Return for each id the shortest prefix that means it."""
+        return self._store.read(lambda connection: sqlite_read.shorten_ids(connection, run_ids, length_min))
+
     def rows(self, which: RunFilter) -> tuple[list[RunRow], int]:
         """Return the rows that fit and how many do."""
         return self._store.read(lambda connection: sqlite_read.list_rows(connection, which))

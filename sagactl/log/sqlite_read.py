@@ -18,7 +18,7 @@ from sagactl.log.base import Captured, DeadLetter, RunFilter, RunRow, StoredReco
 from sagactl.log.chain import Link, damaged, follow, genesis_hash
 from sagactl.log.codec import decode_failure, decode_request
 from sagactl.log.definitions import check_definition, definition_lost
-from sagactl.log.rows import FOUND_MAX, is_unicode, no_run
+from sagactl.log.rows import FOUND_MAX, is_unicode, no_run, shorten_id
 from sagactl.log.sqlite_reading import Store
 
 PAGE_RECORDS: Final = 1_000
@@ -52,6 +52,17 @@ def find_rows(connection: sqlite3.Connection, prefix: str) -> list[RunRow]:
         (prefix, prefix + _LAST_CHARACTER, FOUND_MAX),
     )
     return [_make_row(row) for row in found.fetchall()]
+
+
+def shorten_ids(connection: sqlite3.Connection, run_ids: Sequence[str], length_min: int) -> dict[str, str]:
+    """Return for each id the shortest prefix that means it."""
+    return {run_id: shorten_id(run_id, _find_neighbours(connection, run_id), length_min) for run_id in run_ids}
+
+
+def _find_neighbours(connection: sqlite3.Connection, run_id: str) -> list[str]:
+    query = "SELECT (SELECT max(run_id) FROM runs WHERE run_id < ?), (SELECT min(run_id) FROM runs WHERE run_id > ?)"
+    found = connection.execute(query, (run_id, run_id)).fetchone()
+    return [neighbour for neighbour in found if neighbour is not None]
 
 
 def list_rows(connection: sqlite3.Connection, which: RunFilter) -> tuple[list[RunRow], int]:

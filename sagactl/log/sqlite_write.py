@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from sagactl.core.canonical import digest
-from sagactl.core.dataclass import dataclass
 from sagactl.core.records import Holder, Record, Request
 from sagactl.core.summary import Summary
+from sagactl.dataclass import dataclass
 from sagactl.log.base import Batch, Captured, Creation, Lease, NewRun, RunRow
 from sagactl.log.chain import encode_all, genesis_hash, link
 from sagactl.log.codec import Encoded, encode_failure, encode_request

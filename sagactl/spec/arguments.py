@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 from sagactl.core.canonical import Json
-from sagactl.core.dataclass import dataclass
+from sagactl.core.keys import SECRET_MARK
 from sagactl.core.saga import ToolFacts
-from sagactl.core.template import SECRET_MARK, Literal, Path, TemplateSyntaxError, parse_template
+from sagactl.core.template import Literal, Path, TemplateSyntaxError, parse_template
+from sagactl.dataclass import dataclass
 from sagactl.spec.expressions import PlacedExpression
 from sagactl.spec.findings import Findings
 from sagactl.spec.fit import Budget, Hole, Misfit, Open, TooComplexError, find_misfits

@@ -22,8 +22,8 @@ from math import isfinite
 from typing import Any, Final
 
 from sagactl.core.canonical import Json
-from sagactl.core.dataclass import dataclass
 from sagactl.core.template import ROOTS, ExpressionError, Path, Reference, Scope, parse_expression
+from sagactl.dataclass import dataclass
 from sagactl.errors import InvalidError
 from sagactl.spec.schema_types import Types
 from sagactl.spec.visible import quote

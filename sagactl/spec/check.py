@@ -13,9 +13,9 @@ from functools import partial
 from typing import Final
 
 from sagactl.core.canonical import Json
-from sagactl.core.dataclass import dataclass
 from sagactl.core.saga import Saga, StepClass
 from sagactl.core.template import Reference
+from sagactl.dataclass import dataclass
 from sagactl.schemas.durations import format_duration
 from sagactl.spec.arguments import COMPARISONS_MAX, CallSite, check_arguments, check_secrets
 from sagactl.spec.build import NO_INPUT, build_saga

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
-from sagactl.core.dataclass import dataclass
 from sagactl.core.saga import CompensateFailed, OnUnknown, StepClass, ToolFacts
+from sagactl.dataclass import dataclass
 from sagactl.spec.draft import DraftPolicy, DraftStep, DraftUndo, Placed
 from sagactl.spec.expressions import node_of
 from sagactl.spec.findings import Findings

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, Generic, TypeVar
 
-from sagactl.core.dataclass import dataclass
 from sagactl.core.saga import CompensateFailed, OnUnknown
+from sagactl.dataclass import dataclass
 from sagactl.spec.positions import Entry, MapNode
 from sagactl.spec.source import Span
 

@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import Final
 
 from sagactl.core.canonical import Json
-from sagactl.core.dataclass import dataclass
 from sagactl.core.template import (
     Expression,
     Literal,
@@ -19,6 +18,7 @@ from sagactl.core.template import (
     parse_template,
     references,
 )
+from sagactl.dataclass import dataclass
 from sagactl.spec.findings import Findings
 from sagactl.spec.positions import Entry, ListNode, MapNode, Node, Scalar, plain_value
 from sagactl.spec.source import Source, Span

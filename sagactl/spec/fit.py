@@ -19,8 +19,8 @@ from fractions import Fraction
 from typing import Final, TypeAlias, cast
 
 from sagactl.core.canonical import Json, canonical
-from sagactl.core.dataclass import dataclass
 from sagactl.core.template import Path
+from sagactl.dataclass import dataclass
 from sagactl.schemas.formats import FORMATS
 from sagactl.schemas.patterns import UnsafePatternError, compile_pattern, matches
 from sagactl.spec.schema_types import Types, follow, overlap, show_types, type_name

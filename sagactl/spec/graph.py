@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Final
 
-from sagactl.core.dataclass import dataclass
+from sagactl.dataclass import dataclass
 from sagactl.spec.draft import DraftStep, Placed
 from sagactl.spec.findings import Findings
 from sagactl.spec.visible import quote

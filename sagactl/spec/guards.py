@@ -20,8 +20,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias
 
-from sagactl.core.dataclass import dataclass
 from sagactl.core.template import Reference, parse_expression
+from sagactl.dataclass import dataclass
 
 DEPTH_MAX: Final = 32
 """Brackets within brackets; CEL allows no more either."""

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from sagactl.core.canonical import Json, NotJsonError, canonical, check_nesting
+from sagactl.core.keys import SECRET_MARK
 from sagactl.core.saga import PAYLOAD_BYTES_MAX
-from sagactl.core.template import SECRET_MARK, Path
+from sagactl.core.template import Path
 from sagactl.spec.fit import Misfit, TooComplexError, find_misfits
 from sagactl.spec.problem import Problem
 from sagactl.spec.schema_types import Typed

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sagactl.core.dataclass import dataclass
 from sagactl.core.saga import Saga, ToolFacts
+from sagactl.dataclass import dataclass
 from sagactl.spec.check import check_saga
 from sagactl.spec.classes import Toolset, WhyMissing
 from sagactl.spec.findings import Findings

@@ -17,7 +17,7 @@ from decimal import Decimal
 from typing import Any, Final, TypeAlias, cast
 
 from sagactl.core.canonical import NESTING_MAX, Json
-from sagactl.core.dataclass import dataclass
+from sagactl.dataclass import dataclass
 from sagactl.spec.findings import Findings
 from sagactl.spec.scalars import BadNumberError, read_plain
 from sagactl.spec.source import Source, Span

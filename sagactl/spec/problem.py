@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Literal, TypeAlias
 
-from sagactl.core.dataclass import dataclass
+from sagactl.dataclass import dataclass
 from sagactl.errors import InvalidError
 
 PROBLEMS_MAX: Final = 1_000

@@ -9,8 +9,8 @@ from enum import Enum
 from typing import Final
 
 from sagactl.core.canonical import Json
-from sagactl.core.dataclass import dataclass
 from sagactl.core.template import Expression, Path
+from sagactl.dataclass import dataclass
 from sagactl.spec.expressions import PlacedExpression
 from sagactl.spec.findings import Findings
 from sagactl.spec.graph import Graph

@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Final, TypeAlias
 
 from sagactl.core.canonical import Json
-from sagactl.core.dataclass import dataclass
+from sagactl.dataclass import dataclass
 from sagactl.spec.visible import quote
 
 Types: TypeAlias = frozenset[str]

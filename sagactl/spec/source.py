@@ -7,8 +7,8 @@ from bisect import bisect_right
 from functools import cached_property
 from typing import Final, Literal, TypeAlias
 
-from sagactl.core.dataclass import dataclass
 from sagactl.core.saga import FILE_BYTES_MAX
+from sagactl.dataclass import dataclass
 
 _LINE_END: Final = re.compile(r"\r\n|\n|\r")
 _FORBIDDEN: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")

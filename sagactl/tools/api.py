@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from sagactl.core.canonical import Json
+from sagactl.dataclass import dataclass as internal_dataclass
 
 if TYPE_CHECKING:
     import logging
@@ -125,7 +126,7 @@ class CallContext:
         return logger_of(self.tool)
 
 
-@dataclass(frozen=True, slots=True)
+@internal_dataclass(frozen=True, slots=True)
 class Declaration:
     """What `@tool` was told, unchecked: the registry checks it, so that one slip does not hide a plugin's other tools.
 

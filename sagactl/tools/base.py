@@ -10,9 +10,9 @@ from typing import Protocol
 
 from sagactl.core.answer import Answer, ProbeReply
 from sagactl.core.canonical import Json
-from sagactl.core.dataclass import dataclass
 from sagactl.core.records import Operation
 from sagactl.core.saga import ToolFacts
+from sagactl.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,10 @@ from decimal import Decimal
 from typing import Final, Union, cast, get_args, get_origin
 
 from sagactl.core.canonical import Json, NotJsonError
-from sagactl.core.dataclass import dataclass
 from sagactl.core.keys import TOOL_NAME
 from sagactl.core.saga import ToolFacts
 from sagactl.core.template import TemplateSyntaxError, parse_template
+from sagactl.dataclass import dataclass
 from sagactl.errors import PluginError
 from sagactl.tools.api import CallContext, CannotTell, Declaration, Done, NotDone, Pending
 from sagactl.tools.binding import Converter, build_converter

@@ -9,12 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from sagactl.core.dataclass import dataclass
 from sagactl.core.saga import ToolFacts
+from sagactl.dataclass import dataclass
 from sagactl.errors import NotFoundError, PluginError
 from sagactl.tools.api import Declaration, declarations_of
 from sagactl.tools.describe import Place, Tool, describe_tool
@@ -55,6 +54,8 @@ class Registry:
         for each in self.broken:
             if name in each.tools:
                 raise PluginError(f"tool {name!r} can't be used: {each}", hint="sagactl tools")
+        from difflib import get_close_matches
+
         close = get_close_matches(name, self.names(), n=1)
         hint = f"did you mean {close[0]}?" if close else "sagactl tools"
         raise NotFoundError(f"no tool named {name!r}", code="missing-tool", hint=hint)

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final, TypeAlias, cast
 
 from sagactl.core.canonical import Json
-from sagactl.core.template import SECRET_MARK
+from sagactl.core.keys import SECRET_MARK
 from sagactl.schemas.formats import FORMATS
 from sagactl.schemas.patterns import compile_pattern, matches
 from sagactl.tools.explain import explain, join_path, place

@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from sagactl.core.canonical import Json, NotJsonError, check_nesting, digest
-from sagactl.core.template import SECRET_MARK
+from sagactl.core.keys import SECRET_MARK
 from sagactl.schemas.formats import FORMATS
 from sagactl.schemas.patterns import UnsafePatternError, compile_pattern, matches
 from sagactl.tools.convert import write_json

@@ -10,8 +10,8 @@ from hypothesis import assume, given, reject
 from hypothesis import strategies as st
 
 from sagactl.core.canonical import canonical
+from sagactl.core.keys import SECRET_MARK
 from sagactl.core.template import (
-    SECRET_MARK,
     Expression,
     ExpressionError,
     Literal,

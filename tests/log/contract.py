@@ -49,6 +49,16 @@ from tests.log.samples import (
 class LogContract:
     """The suite; `log` and `time` are fixtures."""
 
+    # Finding runs
+
+    def test_short_ids_are_the_shortest_that_mean_a_run(self, log: Log) -> None:
+        """A short id has the least length, or as many characters more as tell it from its neighbours."""
+        for run_id in ("aaaaaaaa1", "aaaaaaaa2", "aaaabbbb", "b"):
+            log.create(replace(new_run(), run_id=run_id), holder=None)
+        ids = ["aaaaaaaa1", "aaaabbbb", "b"]
+        assert log.shorten(ids, length_min=4) == {"aaaaaaaa1": "aaaaaaaa1", "aaaabbbb": "aaaab", "b": "b"}
+        assert log.shorten([], length_min=4) == {}
+
     # Creating runs
 
     def test_create_writes_the_first_two_records(self, log: Log, time: Time) -> None:

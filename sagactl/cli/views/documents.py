@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from sagactl.cli.views.events import operation_in
 from sagactl.cli.views.left import find_left
@@ -18,10 +18,12 @@ from sagactl.cli.views.words import tool_of
 from sagactl.core.canonical import Json
 from sagactl.core.keys import idempotency_key
 from sagactl.core.records import RECORD_TYPES, Cause, Direction, Failure, NotUndone, Operation
-from sagactl.core.saga import Saga
-from sagactl.core.state import OperationState, RunState
-from sagactl.core.summary import StepRow, Waiting, step_rows, summarize
-from sagactl.log.base import Captured, DeadLetter, Finding, RunRow, StoredRecord, Verification
+
+if TYPE_CHECKING:
+    from sagactl.core.saga import Saga
+    from sagactl.core.state import RunState
+    from sagactl.core.summary import StepRow, Waiting
+    from sagactl.log.base import Captured, DeadLetter, Finding, RunRow, StoredRecord, Verification
 
 RUN_SCHEMA: Final = "sagactl.run/1"
 RUNS_SCHEMA: Final = "sagactl.runs/1"
@@ -44,6 +46,8 @@ def write_run(saga: Saga, state: RunState, *, captured: Sequence[Captured] = ())
 
 
 def _write_run_body(saga: Saga, state: RunState, captured: Sequence[Captured]) -> Document:
+    from sagactl.core.summary import step_rows, summarize
+
     assert state.created is not None, "a run begins with its first record"
     summary, created = summarize(saga, state), state.created
     body: Document = {
@@ -142,6 +146,8 @@ def write_runs(rows: Sequence[RunRow], total: int) -> Document:
 
 def write_row(row: RunRow) -> Document:
     """Return the row of a run."""
+    from sagactl.core.summary import Waiting
+
     waiting = None if row.waiting_for is None else Waiting(row.waiting_for, None, row.waiting_until_ms)
     return {
         "id": row.run_id,
@@ -237,6 +243,8 @@ def write_letter_row(letter: DeadLetter) -> Document:
 
 def write_letter(saga: Saga, state: RunState, letter: DeadLetter, stored: Sequence[StoredRecord]) -> Document:
     """Return all that is known of a dead letter: what was sent, what came back, and each record of its step."""
+    from sagactl.core.state import OperationState
+
     op = state.operations.get(letter.operation) or OperationState(letter.operation)
     action = state.operations.get(letter.operation.other, op)
     history = [each for each in stored if operation_in(each.record) in {letter.operation, letter.operation.other}]

@@ -15,9 +15,9 @@ from sagactl.cli.views.layout import Cell, Column, join_blocks, lay_out
 from sagactl.cli.views.plan import CLASS_WORDS
 from sagactl.cli.views.style import Hue, Style
 from sagactl.cli.views.text import plural, safe, wrap
-from sagactl.core.dataclass import dataclass
 from sagactl.core.preview import Preview
 from sagactl.core.saga import Step, StepClass
+from sagactl.dataclass import dataclass
 
 GRAPH_SCHEMA: Final = "sagactl.graph/1"
 NEEDS_SHOWN_MAX: Final = 6

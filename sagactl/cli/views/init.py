@@ -10,7 +10,7 @@ from sagactl.cli.views.layout import join_blocks, list_facts
 from sagactl.cli.views.style import Hue, Style
 from sagactl.cli.views.text import plural
 from sagactl.core.canonical import Json
-from sagactl.core.dataclass import dataclass
+from sagactl.dataclass import dataclass
 
 INIT_SCHEMA: Final = "sagactl.init/1"
 EXAMPLES_SCHEMA: Final = "sagactl.examples/1"

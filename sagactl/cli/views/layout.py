@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from sagactl.cli.views.style import Hue, Mark, Style, mark_width
 from sagactl.cli.views.text import pad, width_of, wrap
-from sagactl.core.dataclass import dataclass
+from sagactl.dataclass import dataclass
 
 GAP: Final = "  "
 INDENT: Final = "  "

@@ -20,11 +20,11 @@ from sagactl.cli.views.text import plural, width_of
 from sagactl.cli.views.timeline import Watched
 from sagactl.cli.views.times import show_seconds
 from sagactl.cli.views.words import name_again
-from sagactl.core.dataclass import dataclass
 from sagactl.core.records import Direction, Operation
 from sagactl.core.saga import Saga, Step
 from sagactl.core.state import RunState
 from sagactl.core.transitions import Phase
+from sagactl.dataclass import dataclass
 
 ITEMS_APART_MAX: Final = 3
 """Items of one step that get a line of their own while they are tried again or failed."""

@@ -14,11 +14,11 @@ from sagactl.cli.views.style import Hue, Style
 from sagactl.cli.views.text import brief, plural, wrap
 from sagactl.cli.views.words import name_place
 from sagactl.core.canonical import Json
-from sagactl.core.dataclass import dataclass
 from sagactl.core.filled import Filled
 from sagactl.core.preview import Preview, Undone
 from sagactl.core.saga import Call, OnUnknown, Step, StepClass
 from sagactl.core.template import Template, write_template
+from sagactl.dataclass import dataclass
 from sagactl.schemas.durations import format_duration
 
 PLAN_SCHEMA: Final = "sagactl.plan/1"

@@ -27,7 +27,6 @@ from sagactl.cli.views.words import (
     plain,
     say_pending,
 )
-from sagactl.core.dataclass import dataclass
 from sagactl.core.records import (
     Cause,
     Decision,
@@ -54,6 +53,7 @@ from sagactl.core.saga import Saga
 from sagactl.core.state import RunState, call_of
 from sagactl.core.summary import summarize
 from sagactl.core.transitions import Phase
+from sagactl.dataclass import dataclass
 from sagactl.engine.settings import Committed
 from sagactl.log.base import RunRow
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import tzinfo
 
 from sagactl.cli.views.style import Style
-from sagactl.core.dataclass import dataclass
 from sagactl.core.records import RunCreated
 from sagactl.core.saga import Saga
 from sagactl.core.state import RunState
 from sagactl.core.summary import Summary, summarize
+from sagactl.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

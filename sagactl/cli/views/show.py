@@ -22,10 +22,10 @@ from sagactl.cli.views.left import find_left
 from sagactl.cli.views.letters import describe_letters
 from sagactl.cli.views.report import list_error, list_left, list_outputs, say_waiting
 from sagactl.cli.views.scene import Scene
-from sagactl.cli.views.style import Hue
+from sagactl.cli.views.style import Hue, Mark
 from sagactl.cli.views.text import brief, plural, wrap
 from sagactl.cli.views.times import show_ago, show_duration, show_moment
-from sagactl.cli.views.words import STATUS_MARKS, STEP_MARKS, name_cause, name_failure, name_operation, plain
+from sagactl.cli.views.words import STATUS_MARKS, name_cause, name_failure, name_operation, plain
 from sagactl.core.records import AT_REST, Holder
 from sagactl.core.summary import StepRow, StepStatus, Summary, step_rows
 from sagactl.log.base import Captured
@@ -33,6 +33,19 @@ from sagactl.log.base import Captured
 DIGEST_LENGTH: Final = 12
 ITEMS_TOGETHER_MIN: Final = 6
 """Items of one step that stand alike are shown on one line when there are so many of them."""
+
+_STEP_MARKS: Final = {
+    StepStatus.PENDING: Mark.NOT_RUN,
+    StepStatus.RUNNING: Mark.RUNNING,
+    StepStatus.RETRYING: Mark.WAITING,
+    StepStatus.SUCCEEDED: Mark.DONE,
+    StepStatus.FAILED: Mark.FAILED,
+    StepStatus.SKIPPED: Mark.NOT_RUN,
+    StepStatus.COMPENSATING: Mark.RUNNING,
+    StepStatus.COMPENSATED: Mark.UNDONE,
+    StepStatus.IN_DOUBT: Mark.STUCK,
+    StepStatus.STUCK: Mark.STUCK,
+}
 
 _COLUMNS: Final = (
     Column("step", columns_min=10),
@@ -118,7 +131,7 @@ def _lay_group(scene: Scene, group: Sequence[StepRow]) -> Row:
     if len(group) > 1:
         place = f"{first.id}[{first.item}-{last.item}]"
         note = plural(len(group), "item") + (f", first: {note}" if note else "")
-    mark = STEP_MARKS[first.status]
+    mark = _STEP_MARKS[first.status]
     return [
         scene.style.show(place),
         marked(mark, plain(first.status), scene.style),

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Final
 
 from sagactl.cli.views.text import fit, safe, width_of
-from sagactl.core.dataclass import dataclass
+from sagactl.dataclass import dataclass
 
 WIDTH_MIN: Final = 40
 """Narrower than that nothing can be laid out; lines are then as for this width."""

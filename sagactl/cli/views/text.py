@@ -17,7 +17,7 @@ from typing import Final
 
 from sagactl.cli.views.spelling import spell_as_written
 from sagactl.core.canonical import Json
-from sagactl.core.template import SECRET_MARK
+from sagactl.core.keys import SECRET_MARK
 
 BRIEF_LENGTH_MAX: Final = 400
 """Characters of a value that is summed up; the whole value is in the JSON."""

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import field
 from typing import Final
 
-from sagactl.core.dataclass import dataclass
 from sagactl.core.evolve import evolve
 from sagactl.core.records import (
     Decision,
@@ -22,6 +21,7 @@ from sagactl.core.records import (
 from sagactl.core.saga import Saga
 from sagactl.core.state import RunState
 from sagactl.core.transitions import SETTLED_PHASES, Phase
+from sagactl.dataclass import dataclass
 
 DRIVER_LOST: Final = Failure("driver_lost", "the driver ended before the answer was recorded")
 _OVER_PHASES: Final = SETTLED_PHASES | {Phase.EXHAUSTED, Phase.DEAD}

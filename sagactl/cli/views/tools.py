@@ -12,8 +12,8 @@ from sagactl.cli.views.style import Hue, Style
 from sagactl.cli.views.text import brief, plural, width_of
 from sagactl.cli.views.times import show_rough
 from sagactl.core.canonical import Json
-from sagactl.core.dataclass import dataclass
 from sagactl.core.saga import ToolFacts
+from sagactl.dataclass import dataclass
 
 TOOLS_SCHEMA: Final = "sagactl.tools/1"
 TOOL_SCHEMA: Final = "sagactl.tool/1"

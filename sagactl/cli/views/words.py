@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sagactl.cli.views.style import Mark
 from sagactl.cli.views.times import show_duration
 from sagactl.core.records import Cause, Direction, Failure, Operation, RunStatus
-from sagactl.core.saga import POLL_MS_MIN, Saga
-from sagactl.core.state import RunState, call_of
-from sagactl.core.summary import StepStatus
+
+if TYPE_CHECKING:
+    from sagactl.core.saga import Saga
+    from sagactl.core.state import RunState
 
 STATUS_MARKS: Final = {
     RunStatus.RUNNING: Mark.RUNNING,
@@ -19,19 +20,6 @@ STATUS_MARKS: Final = {
     RunStatus.ROLLED_BACK: Mark.FAILED,
     RunStatus.STUCK: Mark.STUCK,
     RunStatus.TERMINATED: Mark.FAILED,
-}
-
-STEP_MARKS: Final = {
-    StepStatus.PENDING: Mark.NOT_RUN,
-    StepStatus.RUNNING: Mark.RUNNING,
-    StepStatus.RETRYING: Mark.WAITING,
-    StepStatus.SUCCEEDED: Mark.DONE,
-    StepStatus.FAILED: Mark.FAILED,
-    StepStatus.SKIPPED: Mark.NOT_RUN,
-    StepStatus.COMPENSATING: Mark.RUNNING,
-    StepStatus.COMPENSATED: Mark.UNDONE,
-    StepStatus.IN_DOUBT: Mark.STUCK,
-    StepStatus.STUCK: Mark.STUCK,
 }
 
 WAITS: Final = frozenset({"time.sleep", "time.until"})
@@ -122,10 +110,14 @@ def place_of(saga: Saga, step_id: str) -> str:
 
 def is_wait(saga: Saga, operation: Operation) -> bool:
     """Tell whether the operation does nothing but wait."""
+    from sagactl.core.state import call_of
+
     return call_of(saga, operation).tool in WAITS
 
 
 def say_pending(saga: Saga, operation: Operation, after_ms: int | None) -> str:
     """Say what follows where a tool isn't done yet."""
+    from sagactl.core.saga import POLL_MS_MIN
+
     soon = show_duration(max(after_ms or 0, POLL_MS_MIN))
     return f"waits for {soon}" if is_wait(saga, operation) else f"is not done yet; it is asked again in {soon}"

@@ -17,7 +17,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from sagactl.core.dataclass import dataclass
+from sagactl.dataclass import dataclass
 
 if TYPE_CHECKING:
     import subprocess

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sagactl.core import dataclass as ours
+from sagactl import dataclass as ours
 
 Decorate = Callable[..., Any]
 
