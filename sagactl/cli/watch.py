@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
+from sagactl.cli.answer import write_document
 from sagactl.cli.display import make_display
-from sagactl.cli.follow import code_of_status, write_document, write_ending
+from sagactl.cli.follow import code_of_status, write_ending
 from sagactl.cli.options import Output, make_app
 from sagactl.cli.select import select_run, short_id
 from sagactl.cli.session import Session, open_session

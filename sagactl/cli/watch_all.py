@@ -7,8 +7,8 @@ import sys
 import time
 from typing import Final, Self
 
+from sagactl.cli.answer import write_document
 from sagactl.cli.display import ROWS_KEPT_FREE
-from sagactl.cli.follow import write_document
 from sagactl.cli.modes import Mode, choose_mode
 from sagactl.cli.options import Output
 from sagactl.cli.select import short_id
