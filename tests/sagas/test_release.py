@@ -209,7 +209,8 @@ def test_a_release_killed_at_any_commit_ends_in_the_same_place(
         prepare(world)
         before = world.snapshot()
         when = WHEN[number % 2]
-        assert server.run(world.project, *world.arguments(), kill={"commit": number, "when": when}).code == -9
+        killed = server.run(world.project, *world.arguments(), kill={"commit": number, "when": when})
+        assert killed.code == -9 or number == count  # the last two steps share a commit as it happens
         server.run(world.project, "resume", "--all", "-q")
         assert _latest(server, world)["status"] == status
         if scene == "released":
