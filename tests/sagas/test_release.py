@@ -203,14 +203,14 @@ def test_a_release_killed_at_any_commit_ends_in_the_same_place(
     prepare(whole)
     count = _count_commits(server, whole)
     first = 2 if scene == "released" else count - len(UNDOS) - 2
-    assert count > 10
+    assert count > 8
     for number in range(first, count + 1):
         world = Repositories.copy(template, tmp_path / str(number))
         prepare(world)
         before = world.snapshot()
         when = WHEN[number % 2]
         killed = server.run(world.project, *world.arguments(), kill={"commit": number, "when": when})
-        assert killed.code == -9 or number == count  # the last two steps share a commit as it happens
+        assert killed.code == -9 or number > count - 2  # the last two steps share commits as it happens
         server.run(world.project, "resume", "--all", "-q")
         assert _latest(server, world)["status"] == status
         if scene == "released":
