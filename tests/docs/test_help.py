@@ -148,6 +148,39 @@ def test_the_saga_of_the_page_is_right_and_runs(tmp_path: Path) -> None:
     assert project.run("run", "example", "-q", *inputs).code == 0
 
 
+def test_the_saga_of_the_page_about_commands_is_right_and_runs(tmp_path: Path) -> None:
+    """F5: the example of `sagactl help shell` has no error and no warning, and does what it says."""
+    (tmp_path / "sagas").mkdir()
+    project = Project(tmp_path)
+    found = re.search(r"```yaml\n(.*?)```", _page("shell"), re.DOTALL)
+    assert found is not None
+    (tmp_path / "sagas" / "backup.yaml").write_text(found[1])
+    checked = project.run("validate", "backup", "--strict")
+    assert checked.code == 0, checked.out
+    done = project.run("run", "backup", "-q", "-o", "json", "-i", "name=nightly")
+    assert (done.code, done.json["run"]["output"]) == (0, {"path": f"{tmp_path}/published"})
+    assert (tmp_path / "published" / "nightly.tar").is_file()
+
+
+def test_the_page_about_commands_has_every_tool_argument_and_variable(tmp_path: Path) -> None:
+    """`sagactl help shell` names what there is, and the limits as they are."""
+    from sagactl.tools.shell import launcher, reading, request
+
+    page = " ".join(_page("shell").split())
+    tools = Project(tmp_path).run("tools", "-o", "json").json["items"]
+    mine = [tool for tool in tools if tool["name"].startswith(("shell.", "time."))]
+    named = set(re.findall(r"`([\w.]+)", page))
+    assert {tool["name"] for tool in mine} - {"shell.probe"} <= named
+    assert {name for tool in mine for name in tool["arguments"]["properties"]} - named <= set()
+    assert set(request.PASSED) <= named
+    assert f"{request.ARGUMENTS_MAX:,} words of {request.ARGUMENT_LENGTH_MAX:,} characters" in page
+    assert f"{request.VARIABLES_MAX} names in `pass_env`" in page
+    assert f"the last {reading.TEXT_BYTES_MAX // 1024} KiB" in page
+    assert (request.COMMAND_BYTES_MAX, reading.OUTPUT_BYTES_MAX) == (1_048_576, 1_048_576)
+    assert (launcher.TERM_GRACE_SECONDS, reading.UNAVAILABLE_CODES) == (2.0, (75,))
+    assert request.SHELL == ("/bin/sh", "-eu", "-c")
+
+
 def test_the_defaults_on_the_page_about_sagas_are_the_real_ones() -> None:
     """E5, E12, E14: what is said to hold where nothing is written does."""
     page = " ".join(_page("saga").split())

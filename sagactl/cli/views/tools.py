@@ -254,6 +254,7 @@ def _write_facts(row: ToolRow) -> Document:
         "null_safe": facts.null_safe,
         "late_safe": facts.late_safe,
         "key_retention_ms": facts.key_retention_ms,
+        "pending_max_ms": facts.pending_max_ms,
         "compensation": facts.compensation,
         "compensation_with": None if facts.compensation_with is None else dict(facts.compensation_with),
         "probe": facts.probe,
