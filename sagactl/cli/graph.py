@@ -13,7 +13,6 @@ from sagactl.cli.options import Output, make_app
 from sagactl.cli.session import open_session
 from sagactl.cli.streams import answer_stream, write_line
 from sagactl.cli.views.graph import Format, draw, render_dot, render_graph, render_mermaid, write_graph
-from sagactl.core.preview import preview
 from sagactl.errors import ExitCode, UsageError
 
 app = make_app()
@@ -40,7 +39,7 @@ def graph(
         if form is not None and session.output is not Output.TEXT:
             raise UsageError(f"--format {form} is text: leave out -o {session.output}", hint=f"sagactl graph {file}")
         loaded = session.app.load_saga(session.app.find_saga(file))
-        picture = draw(preview(loaded.saga))
+        picture = draw(loaded.saga)
         if session.output is not Output.TEXT:
             write_document(write_graph(picture))
         elif form is Format.MERMAID:

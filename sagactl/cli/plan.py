@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +18,7 @@ from sagactl.core.canonical import Json, digest
 from sagactl.core.definition import write_definition
 from sagactl.core.filled import fill_in
 from sagactl.core.preview import preview, read_given
+from sagactl.core.template import Scope
 from sagactl.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -67,16 +67,15 @@ def plan(
 def _make_plan(session: Session, loaded: Loaded, value: Json, *, has_input: bool) -> Plan:
     saga = loaded.saga
     evaluator = session.app.evaluator(saga)
-    base = Plan(preview(saga), digest(write_definition(saga)), warnings=loaded.warnings)
-    if not has_input:
-        return replace(base, filled=fill_in(saga, {}, {}, evaluator))
-    checked = check_input(saga, value)
-    given = read_given(saga, checked, evaluator)
-    return replace(
-        base,
-        preview=preview(saga, given),
-        has_input=True,
+    checked = check_input(saga, value) if has_input else None
+    scope: Scope = {"input": checked} if has_input else {}
+    given = read_given(saga, scope, evaluator)
+    return Plan(
+        preview(saga, given),
+        digest(write_definition(saga)),
+        has_input=has_input,
         input=checked,
-        run_key=session.app.run_key(saga, checked),
-        filled=fill_in(saga, given, {"input": checked}, evaluator),
+        run_key=session.app.run_key(saga, checked) if has_input else None,
+        filled=fill_in(saga, given, scope, evaluator),
+        warnings=loaded.warnings,
     )

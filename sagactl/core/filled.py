@@ -8,7 +8,7 @@ from sagactl.core.canonical import Json
 from sagactl.core.partial import is_known, render_partly
 from sagactl.core.preview import NOTHING_GIVEN, Given
 from sagactl.core.saga import Call, Saga, Step
-from sagactl.core.template import Evaluator, ExpressionError, Scope
+from sagactl.core.template import Evaluator, ExpressionError, Scope, write_template
 from sagactl.dataclass import dataclass
 
 
@@ -50,6 +50,6 @@ def _fill_call(call: Call, scope: Scope, evaluator: Evaluator) -> tuple[Json, st
     try:
         arguments = render_partly(call.arguments, scope, evaluator)
     except ExpressionError as error:
-        return render_partly(call.arguments, {}, evaluator), str(error)
+        return write_template(call.arguments), str(error)
     objection = evaluator.check_arguments(call.tool, arguments) if is_known(call.arguments, scope) else None
     return arguments, objection

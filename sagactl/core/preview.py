@@ -203,9 +203,8 @@ def _order_undo(saga: Saga, state: RunState) -> Iterator[Undone]:
         yield Undone(operation.step, reason=why_left(saga, action) if is_left else None)
 
 
-def read_given(saga: Saga, value: Json, evaluator: Evaluator) -> dict[str, Given]:
-    """Return what the checked input *value* says of the steps whose `when` or `foreach` hang on nothing else."""
-    scope: Scope = {"input": value}
+def read_given(saga: Saga, scope: Scope, evaluator: Evaluator) -> dict[str, Given]:
+    """Return what *scope*, the input or nothing, says of steps whose `when` or `foreach` hang on nothing else."""
     found = {}
     for step in saga.steps:
         if step.when is not None or step.foreach is not None or step.guard is not None:

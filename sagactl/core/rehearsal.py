@@ -124,7 +124,7 @@ def rehearse(
 
     Without *slots* everything that may run at the same time does.
     """
-    room = sum(1 for _ in saga.steps) + len(state.operations) if slots is None else slots
+    room = len(saga.steps) + len(state.operations) if slots is None else slots
     calls: list[Rehearsed] = []
     records: list[Record] = []
     number = 0

@@ -22,7 +22,7 @@ DRAWN = Plain({"draw()": 7})
 
 
 def _plan(what: Saga, data: Json) -> Preview:
-    return preview(what, read_given(what, data, DRAWN))
+    return preview(what, read_given(what, {"input": data}, DRAWN))
 
 
 def _fail_at(found: Preview, data: Json, step: str, slots: int) -> list[str]:

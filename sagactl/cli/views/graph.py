@@ -15,8 +15,8 @@ from sagactl.cli.views.layout import Cell, Column, join_blocks, lay_out
 from sagactl.cli.views.plan import CLASS_WORDS
 from sagactl.cli.views.style import Hue, Style
 from sagactl.cli.views.text import plural, safe, wrap
-from sagactl.core.preview import Preview
-from sagactl.core.saga import Step, StepClass
+from sagactl.core.preview import preview
+from sagactl.core.saga import Saga, Step, StepClass
 from sagactl.dataclass import dataclass
 
 GRAPH_SCHEMA: Final = "sagactl.graph/1"
@@ -66,17 +66,17 @@ class Picture:
     nodes: tuple[Node, ...]
 
 
-def draw(preview: Preview) -> Picture:
-    """Return the picture of a saga."""
-    saga = preview.saga
-    nodes = tuple(_draw_node(preview, step) for step in preview.steps)
+def draw(saga: Saga) -> Picture:
+    """Return the picture of a saga, whatever its input."""
+    found = preview(saga)
+    nodes = tuple(_draw_node(step, found.numbers[step.id]) for step in found.steps)
     return Picture(saga.name, saga.source or "", nodes)
 
 
-def _draw_node(preview: Preview, step: Step) -> Node:
+def _draw_node(step: Step, number: int) -> Node:
     return Node(
         id=step.id,
-        number=preview.numbers[step.id],
+        number=number,
         klass=step.klass,
         tool=step.action.tool,
         undo=None if step.compensation is None else step.compensation.tool,

@@ -162,8 +162,7 @@ def _list_failures(preview: Preview, style: Style) -> Iterator[str]:
         yield from _hang(f"once {pivot} has succeeded nothing is undone: the run only goes forward", style)
     behind = [step_id for step_id in preview.numbers if not preview.turns_back(step_id)]
     if behind:
-        verb = "fails" if len(behind) == 1 else "fail"
-        yield from _hang(f"if {_join(behind)} {verb} for good: a person must act, nothing is undone", style)
+        yield from _hang(f"if {_join(behind, 'or')} fails for good: a person must act, nothing is undone", style)
 
 
 def _say_failure(preview: Preview, group: Sequence[str]) -> str:
@@ -281,10 +280,10 @@ def _lay_warning(code: str, message: str, style: Style) -> Iterator[str]:
 
 
 def list_objections(plan: Plan) -> list[tuple[str, str]]:
-    """Return the calls that this input would have refused, and why."""
+    """Return the calls that are certain to be refused, and why."""
     found = []
     for step in plan.preview.steps:
-        if step.id not in plan.preview.numbers or not plan.has_input:
+        if step.id not in plan.preview.numbers:
             continue
         refused = plan.preview.given_of(step.id).objection
         found += [] if refused is None else [(step.id, refused)]

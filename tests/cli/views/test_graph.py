@@ -13,7 +13,6 @@ from sagactl.cli.views.graph import Picture, draw, render_dot, render_graph, ren
 from sagactl.cli.views.spelling import spell
 from sagactl.cli.views.style import Style
 from sagactl.cli.views.text import width_of
-from sagactl.core.preview import preview
 from sagactl.core.saga import StepClass
 from tests.cli.views.scripted import onboarding, step
 from tests.cli.views.test_golden import GOLDEN, STYLES, _compare
@@ -29,7 +28,7 @@ HOSTILE = 'a.b"]; %% ${{}} <script> #quot; \\ \x1b[2J\n\u202e {{ | `md`'
 def _wide() -> Picture:
     steps = [step(f"s{n}", "crm.create_lead", undo="crm.archive_lead") for n in range(9)]
     last = step("join", "mail.send", needs=tuple(each.id for each in steps), none="sent", when="${{ input.x }}")
-    return draw(preview(onboarding(steps=(*steps, last))))
+    return draw(onboarding(steps=(*steps, last)))
 
 
 def _keywords() -> Picture:
@@ -37,21 +36,21 @@ def _keywords() -> Picture:
         step(word, "mail.send", undo="crm.archive_lead", needs=KEYWORDS[place - 1 : place] if place else ())
         for place, word in enumerate(KEYWORDS)
     )
-    return draw(preview(onboarding(steps=(*steps[:-1], replace(steps[-1], klass=StepClass.PIVOT, compensation=None)))))
+    return draw(onboarding(steps=(*steps[:-1], replace(steps[-1], klass=StepClass.PIVOT, compensation=None))))
 
 
 def _hostile() -> Picture:
-    picture = draw(preview(onboarding()))
+    picture = draw(onboarding())
     nodes = tuple(replace(node, tool=HOSTILE, undo=HOSTILE) for node in picture.nodes)
     return Picture(HOSTILE, HOSTILE, nodes)
 
 
 PICTURES: dict[str, Callable[[], Picture]] = {
-    "onboarding": lambda: draw(preview(onboarding())),
+    "onboarding": lambda: draw(onboarding()),
     "many side by side": _wide,
     "words of the languages": _keywords,
     "hostile names": _hostile,
-    "a chain": lambda: draw(preview(chain(3))),
+    "a chain": lambda: draw(chain(3)),
 }
 STRING = r'"(?:[^"\\\x00-\x1f]|\\["\\n])*"'
 DOT_LINE = re.compile(

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from sagactl.cli.views.plan import FAILURES_SHOWN_MAX, NAMES_SHOWN_MAX, Plan, render_plan, write_plan
+from sagactl.cli.views.graph import draw, render_graph, render_mermaid
+from sagactl.cli.views.plan import FAILURES_SHOWN_MAX, NAMES_SHOWN_MAX, Plan, list_objections, render_plan, write_plan
 from sagactl.cli.views.spelling import spell
 from sagactl.cli.views.style import Style
 from sagactl.cli.views.text import width_of
@@ -18,20 +19,22 @@ from sagactl.core.canonical import Json
 from sagactl.core.filled import fill_in
 from sagactl.core.preview import preview, read_given
 from sagactl.core.saga import Saga, StepClass
+from sagactl.core.template import Scope, parse_template
 from tests.cli.views.scripted import INPUT, PlainEvaluator, onboarding, step
 from tests.cli.views.test_documents import PlainProblem
 from tests.cli.views.test_golden import GOLDEN, STYLES, _compare
+from tests.core.simulation.generate import generate
 
 EVALUATOR = PlainEvaluator()
 
 
 def make_plan(saga: Saga, value: Json = None, **fields: Any) -> Plan:
     """Plan a saga as the command does."""
-    if value is None:
-        return Plan(preview(saga), "3f8a12c0" * 8, filled=fill_in(saga, {}, {}, EVALUATOR), **fields)
-    given = read_given(saga, value, EVALUATOR)
-    filled = fill_in(saga, given, {"input": value}, EVALUATOR)
-    return Plan(preview(saga, given), "3f8a12c0" * 8, has_input=True, input=value, filled=filled, **fields)
+    scope: Scope = {} if value is None else {"input": value}
+    given = read_given(saga, scope, EVALUATOR)
+    filled = fill_in(saga, given, scope, EVALUATOR)
+    has_input = value is not None
+    return Plan(preview(saga, given), "3f8a12c0" * 8, has_input=has_input, input=value, filled=filled, **fields)
 
 
 def _side_by_side() -> Saga:
@@ -151,6 +154,36 @@ def test_the_document_of_a_plan_has_what_was_promised() -> None:
     contract = plan["steps"][3]["on_failure"]
     assert [each["step"] for each in contract["undone"]] == ["servers", "deposit", "lead"]
     assert plan["steps"][4]["on_failure"] == {"direction": "forward", "undone_count": 0, "undone": []}
+
+
+def test_what_the_definition_alone_decides_needs_no_input() -> None:
+    """F8, F9, E21: conditions, lists and arguments that hang on nothing are known before any input is."""
+    steps = (
+        step("never", "mail.send", none="sent", when="1 < 0"),
+        step("three", "mail.send", none="sent"),
+        step("wrong", "mail.send", {"x": "${{ 1 / 0 }}"}, none="sent"),
+    )
+    never = replace(steps[0], when=parse_template("${{ 1 < 0 }}"))
+    three = replace(steps[1], foreach=parse_template([1, 2, 3]))
+    plan = make_plan(onboarding(steps=(never, three, steps[2])))
+    assert list(plan.preview.numbers) == ["wrong", "three"]
+    assert [each.item for each in plan.filled["three"]] == [0, 1, 2]
+    assert list_objections(plan) == [("wrong", "1 / 0 has no value")]
+    assert plan.filled["wrong"][0].arguments == {"x": "${{ 1 / 0 }}"}
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_every_saga_has_a_plan_and_a_graph(seed: int) -> None:
+    """Whatever loads can be planned and drawn, with its input and without."""
+    drawn = generate(seed)
+    for plan in (make_plan(drawn.saga), make_plan(drawn.saga, drawn.data)):
+        for width in (40, 80):
+            lines = render_plan(plan, style=Style(width=width), shows_inputs=True).splitlines()
+            lines += render_graph(draw(drawn.saga), Style(width=width)).splitlines()
+            assert max(map(width_of, lines)) <= width
+        steps = json.loads(spell(write_plan(plan)))["plan"]["steps"]
+        assert {each["id"] for each in steps} == set(drawn.saga.by_id)
+        assert render_mermaid(draw(drawn.saga)).count("-->") == sum(len(step.needs) for step in drawn.saga.steps)
 
 
 @dataclass(frozen=True)
