@@ -24,9 +24,10 @@ class Usage:
     peak_mib: float
 
 
-def compare(commands: Mapping[str, Sequence[str]], *, cwd: Path, repetitions: int) -> dict[str, Usage]:
-    """Run all commands in turn in the folder *cwd* and return what each took; raises where one of them fails."""
-    order = json.dumps({"repetitions": repetitions, "commands": {name: list(line) for name, line in commands.items()}})
+def compare(commands: Mapping[str, Sequence[str]], *, cwd: Path, repetitions: int, code: int = 0) -> dict[str, Usage]:
+    """Run all commands in turn in the folder *cwd* and return what each took; raises where the exit code is another."""
+    lines = {name: list(line) for name, line in commands.items()}
+    order = json.dumps({"repetitions": repetitions, "code": code, "commands": lines})
     done = subprocess.run(
         [sys.executable, "-S", "-E", str(LAUNCHER)],
         input=order,
