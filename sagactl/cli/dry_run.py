@@ -13,17 +13,21 @@ from sagactl.core.evolve import replay
 from sagactl.core.foresight import Foresight, Situation, foresee_resume, foresee_rollback
 from sagactl.core.records import Disposition, Request
 from sagactl.core.state import RunState
-from sagactl.errors import ExitCode, RefusedError
+from sagactl.errors import BusyError, ExitCode, RefusedError
 from sagactl.log.base import RunRow
 
 
 def foresee(session: Session, row: RunRow, request: Request | None) -> Foresight:
-    """Return what asking *request* of a run, or resuming it, would lead to."""
+    """Return what asking *request* of a run, or resuming it, would lead to; raises BusyError where that would (E15)."""
     from sagactl.engine.run import find_missing_tools
 
     project = session.app
     saga = project.saga_of(row)
     is_driven = row.holder is not None and not is_dead(row.holder)
+    if is_driven and request is None:
+        assert row.holder is not None, "somebody drives it"
+        message = f"run {row.run_id} is driven by process {row.holder.pid} on {row.holder.host}"
+        raise BusyError(message, hint=f"sagactl show {row.run_id}")
     situation = Situation(
         now_ms=now_ms(),
         slots=project.config.calls_max,

@@ -6,6 +6,7 @@ import os
 import pty
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,33 @@ def test_a_resume_is_foreseen(project: Project) -> None:
     stuck = project.run("resume", "@latest", "--dry-run")
     assert "a resume makes no call" in stuck.out
     assert "sagactl dlq list" in stuck.out
+
+
+def test_a_run_that_is_driven_is_foreseen_as_such(project: Project) -> None:
+    """E10, E15: its call under way is imagined to succeed and then undone; a resume would be refused, exit 5."""
+    process = project.start(
+        "run", "onboarding", "-q", "-i", "email=eve@example.com", "-i", "amount:=1", "-i", "card=hang"
+    )
+    try:
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            items = project.run("log", "-o", "json").json.get("items", [])
+            if [each["step"] for each in items if each["type"] == "intent"] == ["lead", "deposit"]:
+                break
+        shown = project.run("rollback", "@latest", "--dry-run", "-o", "json").json["dry_run"]
+        assert [(each["step"], each["only_if_it_took_effect"]) for each in shown["calls"]] == [
+            ("deposit", True),
+            ("lead", False),
+        ]
+        busy = project.run("resume", "@latest", "--dry-run")
+        real = project.run("resume", project.latest()["id"])
+        assert (busy.code, busy.err) == (real.code, real.err)
+        assert busy.code == 5
+    finally:
+        process.kill()
+        process.communicate()
+    shown = project.run("rollback", "@latest", "--dry-run", "-o", "json").json["dry_run"]
+    assert [each["kind"] for each in shown["calls"]] == ["probe", "call", "call"]
 
 
 def _ask(project: Project, run_id: str, answer: str) -> tuple[int, str]:
