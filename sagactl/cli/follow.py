@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Final
 
 from sagactl.cli.answer import write_document
@@ -68,7 +69,10 @@ class Follower:
         self.latest[committed.run_id] = committed
         if self._session.output is Output.JSONL:
             log = self._session.app.log()
-            for stored in log.read(committed.run_id, after_seq=committed.first_seq - 1):
+            stored_records = log.read(committed.run_id, after_seq=committed.first_seq - 1)
+            for stored in islice(
+                stored_records, len(committed.records)
+            ):  # more may be there by now: told in their turn
                 write_line(answer_stream(), spell(write_record(stored)))
         self._display.show(committed)
 

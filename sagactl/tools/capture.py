@@ -5,7 +5,7 @@ which is bounded: its beginning and its end are kept. A task that outlives its c
 
 Python streams are all that routers see. `protect_stdout` closes the other doors, file descriptors 1 and 2, which belong
 to C code and to child processes; a command that calls tools opens with it. From then on the real stdout and stderr are
-known by other numbers, and to routers only, and stdout belongs to the main thread outside calls: whatever thread a tool
+known by other numbers, and to routers only, and stdout belongs to our own threads outside calls: whatever thread a tool
 leaves behind reaches stderr. A program that embeds us keeps its descriptors, and its threads print where they did.
 """
 
@@ -63,6 +63,7 @@ class Captured:
 
 _current: ContextVar[Captured | None] = ContextVar("sagactl_captured", default=None)
 _lock: Final = threading.Lock()
+_thread: Final = threading.local()
 
 
 class capturing:  # noqa: N801 - a context manager, used as a verb
@@ -70,6 +71,7 @@ class capturing:  # noqa: N801 - a context manager, used as a verb
 
     def __enter__(self) -> Captured:
         _install()
+        _thread.makes_calls = True
         self._captured = Captured()
         self._before = _current.set(self._captured)
         return self._captured
@@ -133,6 +135,11 @@ def _keep_stream(stream: TextIO | None, descriptor: int) -> TextIO:
     )
 
 
+def _is_ours() -> bool:
+    """Tell whether this thread is one of sagactl's: the first one, or one that makes calls and drives between them."""
+    return threading.current_thread() is threading.main_thread() or getattr(_thread, "makes_calls", False)
+
+
 class _Router(io.TextIOBase):
     """A text stream that asks at each write where the text belongs."""
 
@@ -147,8 +154,7 @@ class _Router(io.TextIOBase):
             return captured
         # What outlived its call, and threads that a tool left behind, must not speak where the answer stands. A program
         # that embeds us has threads of its own, and no answer there.
-        is_protected = self._inherited is not None
-        is_stray = captured is not None or (is_protected and threading.current_thread() is not threading.main_thread())
+        is_stray = captured is not None or (self._inherited is not None and not _is_ours())
         return sys.stderr if self._is_answer and is_stray else self._stream
 
     def write(self, text: str) -> int:

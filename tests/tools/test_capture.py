@@ -147,14 +147,20 @@ def test_thread_that_outlives_its_call_never_reaches_a_protected_stdout() -> Non
             go.wait(10)
             print("afterwards", flush=True)
 
-        thread = threading.Thread(target=ramble)
-        with capturing():
-            thread.start()
-        go.set()
-        thread.join()
+        def call_and_drive() -> None:
+            thread = threading.Thread(target=ramble)
+            with capturing():
+                thread.start()
+            go.set()
+            thread.join()
+            print("an event")
+
+        driving = threading.Thread(target=call_and_drive)
+        driving.start()
+        driving.join()
         print("the answer")
     """)
-    assert done.stdout == "the answer\n"
+    assert done.stdout == "an event\nthe answer\n"
     assert "afterwards" in done.stderr
 
 
