@@ -20,7 +20,8 @@ from sagactl.tools.shell.request import (
 if TYPE_CHECKING:
     from sagactl.tools.shell.running import Runner
 
-_WORD: Final[dict[str, Json]] = {"type": "string", "maxLength": ARGUMENT_LENGTH_MAX}
+_TEXT: Final[dict[str, Json]] = {"type": "string", "maxLength": ARGUMENT_LENGTH_MAX}
+_WORD: Final[dict[str, Json]] = {**_TEXT, "type": ["string", "integer"]}
 _WORDS: Final[dict[str, Json]] = {"type": "array", "items": _WORD, "minItems": 1, "maxItems": ARGUMENTS_MAX}
 _CODES: Final[dict[str, Json]] = {"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": 255}}
 
@@ -31,7 +32,7 @@ def _say(schema: Mapping[str, Json], description: str, **more: Json) -> dict[str
 
 _WHAT: Final[dict[str, Json]] = {
     "argv": _say(_WORDS, "The program and its words; no shell is involved."),
-    "script": _say(_WORD, "In place of argv: a text for the shell. Hand values over in env, not in the text."),
+    "script": _say(_TEXT, "In place of argv: a text for the shell. Hand values over in env, not in the text."),
     "shell": _say(_WORDS, "What runs the script, as its last word.", default=list(SHELL)),
 }
 _WHERE: Final[dict[str, Json]] = {

@@ -18,6 +18,7 @@ import secrets
 import signal
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -119,19 +120,28 @@ def _is_alive(process: Any) -> bool:
 
 
 def _send(process: Any, number: int) -> None:
-    """Signal a noted process through a descriptor, so that a pid used anew in between is never hit."""
-    with contextlib.suppress(OSError), _open_process(int(process[0])) as descriptor:
-        if _is_alive(process):
-            signal.pidfd_send_signal(descriptor, number)
+    _send_if(int(process[0]), number, lambda: _is_alive(process))
 
 
-@contextlib.contextmanager
-def _open_process(pid: int) -> Iterator[int]:
-    descriptor = os.pidfd_open(pid)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+def _send_if(pid: int, number: int, holds: Callable[[], bool]) -> None:
+    """Signal a process through a descriptor, if it is the one that is meant: a pid used anew in between is never hit.
+
+    Where the kernel has no such descriptors, only the look right before the signal protects.
+    """
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        try:
+            descriptor = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return
+        except (AttributeError, OSError):
+            if holds():
+                os.kill(pid, number)
+            return
+        try:
+            if holds():
+                signal.pidfd_send_signal(descriptor, number)
+        finally:
+            os.close(descriptor)
 
 
 def _end_marked(token: str) -> int | None:
@@ -141,9 +151,7 @@ def _end_marked(token: str) -> int | None:
         if time.monotonic() > deadline:
             return found[0]
         for pid in found:
-            with contextlib.suppress(OSError), _open_process(pid) as descriptor:
-                if _is_marked(pid, token):
-                    signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            _send_if(pid, signal.SIGKILL, partial(_is_marked, pid, token))
         time.sleep(_LOOK_SECONDS)
     return None
 

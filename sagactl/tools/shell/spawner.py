@@ -37,7 +37,8 @@ from typing import Any, NoReturn
 FDS = 4
 """What comes with each command: the socket to the driver, and the command's stdin, stdout and stderr."""
 SWEEP_SECONDS = 0.02
-"""How soon what is left is killed again."""
+SWEEP_SECONDS_MAX = 1.0
+"""How soon what is left is killed again: first at once, then less and less often, for some things can't be killed."""
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -113,6 +114,7 @@ class Supervisor:
         self._life = life
         self._ending_at: float | None = None
         """When SIGTERM has had its time; None while nothing is to end."""
+        self._sweep_seconds = SWEEP_SECONDS
         self._is_cut_off = False
         self._command = 0
         self._has_exited = False
@@ -278,6 +280,7 @@ class Supervisor:
     def _end_if_due(self) -> None:
         if self._ending_at is not None and time.monotonic() >= self._ending_at:
             self._send_all(signal.SIGKILL)
+            self._sweep_seconds = min(self._sweep_seconds * 1.2, SWEEP_SECONDS_MAX)
 
     def _send_all(self, number: int) -> None:
         parents = read_parents()
@@ -289,7 +292,7 @@ class Supervisor:
     def _patience(self) -> float | None:
         if self._ending_at is None:
             return None
-        return max(SWEEP_SECONDS, self._ending_at - time.monotonic())
+        return max(self._sweep_seconds, self._ending_at - time.monotonic())
 
 
 def open_life(driver: int) -> int:

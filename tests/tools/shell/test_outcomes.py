@@ -101,9 +101,19 @@ def test_limits_stand_in_the_schema(commands: Commands) -> None:
     assert commands.toolbox.check_arguments(facts, {"argv": ["x"] * (ARGUMENTS_MAX + 1)}) is not None
     assert commands.toolbox.check_arguments(facts, {"argv": []}) is not None
     assert commands.toolbox.check_arguments(facts, {"argv": ["x"], "rejected_exit_codes": [0]}) is not None
-    objection = commands.toolbox.check_arguments(facts, {"argv": ["x"], "env": {"A": 12345}})
+    objection = commands.toolbox.check_arguments(facts, {"argv": ["x"], "env": {"A": ["12345"]}})
     assert objection is not None
     assert "12345" not in objection
+    assert commands.toolbox.check_arguments(facts, {"argv": ["x", True]}) is not None
+    assert commands.toolbox.check_arguments(facts, {"argv": ["x", Decimal("1.5")]}) is not None
+
+
+def test_an_integer_is_a_word(commands: Commands) -> None:
+    """F2: a whole number has one spelling, so it needs no quotes; fractions, booleans and null have several."""
+    given: dict[str, Json] = {"argv": ["sh", "-c", 'echo "$1 $A"', "sh", 10**20], "env": {"A": -7}}
+    assert commands.toolbox.check_arguments(commands.registry.facts_of("shell.run"), given) is None
+    answer = commands.toolbox.call(commands.make("shell.run", given))
+    assert answer.output == "100000000000000000000 -7"
 
 
 def test_text_is_what_stdout_holds_without_the_last_newlines(commands: Commands) -> None:
