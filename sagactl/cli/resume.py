@@ -9,7 +9,6 @@ import typer
 
 from sagactl.app import guard_stdout
 from sagactl.cli.answer import write_document
-from sagactl.cli.dry_run import show_foresight
 from sagactl.cli.follow import (
     code_of_ending,
     drive,
@@ -57,6 +56,8 @@ def resume(
         raise UsageError("--dry-run takes one run", hint="sagactl list")
     with open_session(context) as session:
         if dry_run and run is not None:
+            from sagactl.cli.dry_run import show_foresight
+
             return show_foresight(session, select_run(session.app.log(read_only=True), run), None)
         if run is None:
             return _resume_all(session, waits=not no_wait)

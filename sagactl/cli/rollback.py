@@ -8,7 +8,6 @@ from typing import Annotated, Final
 import typer
 
 from sagactl.app import guard_stdout
-from sagactl.cli.dry_run import describe_foresight, foresee, show_foresight
 from sagactl.cli.operate import ask
 from sagactl.cli.options import make_app
 from sagactl.cli.select import select_run
@@ -56,6 +55,8 @@ def rollback(
     with open_session(context) as session:
         row = select_run(session.app.log(read_only=dry_run), run, changes=not dry_run)
         if dry_run:
+            from sagactl.cli.dry_run import show_foresight
+
             why = reason or "dry run"
             return show_foresight(session, row, make_request(Verb.ROLLBACK, reason=why, past_pivot=past_pivot))
         request = make_request(Verb.ROLLBACK, reason=reason, past_pivot=past_pivot)
@@ -66,6 +67,8 @@ def rollback(
 
 def _confirm(session: Session, row: RunRow, request: Request) -> None:
     """Ask before a success is undone, with what will be called; what would be refused isn't asked about."""
+    from sagactl.cli.dry_run import describe_foresight, foresee
+
     foresight = foresee(session, row, request)
     if not foresight.is_accepted:
         return

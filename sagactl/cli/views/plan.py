@@ -209,9 +209,13 @@ def _list_rules(plan: Plan, style: Style) -> Iterator[Fact]:
     yield "in doubt", doubts
     limits = {step.action.start_to_close_ms for step in saga.steps}
     yield "a call", f"may take {format_duration(next(iter(limits)))}" if len(limits) == 1 else ""
+    whole = [(step.id, step.action.schedule_to_close_ms) for step in called]
+    bounded = [f"{step_id}: {format_duration(limit_ms)}" for step_id, limit_ms in whole if limit_ms is not None]
+    yield "all tries", _shorten(bounded)
     yield "an undo", _say_undo_policy(saga.compensation_concurrency, called)
     run_ms = saga.run_timeout_ms
-    yield "the run", "" if run_ms is None else f"may take {format_duration(run_ms)}, then it is rolled back"
+    then = "rolled back" if preview.pivot is None else "rolled back, or behind the pivot a person is told"
+    yield "the run", "" if run_ms is None else f"may take {format_duration(run_ms)}, then it is {then}"
     key = spell_template(saga.run_key) if plan.run_key is None else str(plan.run_key)
     yield "run key", style.show(f"{key}: a second run with it is the same run") if saga.run_key is not None else ""
 

@@ -18,7 +18,7 @@ from sagactl.cli.views.text import width_of
 from sagactl.core.canonical import Json
 from sagactl.core.filled import fill_in
 from sagactl.core.preview import preview, read_given
-from sagactl.core.saga import Saga, StepClass
+from sagactl.core.saga import Saga, Step, StepClass
 from sagactl.core.template import Scope, parse_template
 from tests.cli.views.scripted import INPUT, PlainEvaluator, onboarding, step
 from tests.cli.views.test_documents import PlainProblem
@@ -38,13 +38,15 @@ def make_plan(saga: Saga, value: Json = None, **fields: Any) -> Plan:
 
 
 def _side_by_side() -> Saga:
-    steps = (
+    steps: tuple[Step, ...] = (
         step("lead", "crm.create_lead", undo="crm.archive_lead"),
         step("notice", "mail.send", needs=("lead",), none="a mail can't be unsent"),
         step("deposit", "billing.charge", needs=("lead",), undo="billing.refund"),
         step("audit", "crm.sign_contract", needs=()),
         step("server", "cloud.provision_vm", needs=("notice", "deposit"), undo="cloud.delete_vm"),
     )
+    deposit = replace(steps[2], action=replace(steps[2].action, schedule_to_close_ms=300_000, start_to_close_ms=5_000))
+    steps = (*steps[:2], deposit, *steps[3:])
     return onboarding(steps=steps, compensation_concurrency=2, run_timeout_ms=3_600_000)
 
 
