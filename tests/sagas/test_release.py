@@ -300,7 +300,10 @@ def test_what_a_colleague_built_upon_our_push_is_left_to_a_person(server: Server
     assert world.snapshot()["remote"] == seen["remote"]
     letters = server.run(world.project, "dlq", "list", "-o", "json").json
     assert [letter["step"] for letter in letters["items"]] == ["push"], letters
-    run_id = _latest(server, world)["id"]
+    run = _latest(server, world)
+    left = [each["step"] for each in run["not_undone"]]
+    assert left == ["push", "tag", "stage", "build", "keep"]  # and not `before`, which only looked
+    run_id = run["id"]
     again = server.run(world.project, "dlq", "retry", run_id, "push", "-q")
     assert again.code == 11
     assert world.snapshot()["remote"] == seen["remote"]

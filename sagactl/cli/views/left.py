@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from sagactl.cli.views.words import name_failure, name_place
+from sagactl.core.backward import Treatment, treat
 from sagactl.core.canonical import Json
 from sagactl.core.records import Cause, Direction, NotUndone, Operation
 from sagactl.core.transitions import Phase
@@ -46,10 +47,15 @@ def find_left(saga: Saga, state: RunState) -> list[Left]:
         kept = state.not_undone.get(operation)
         if kept is not None:
             found.append(_from_record(state, kept))
-        elif operation in state.backward.open_items.get(operation.step, ()):
+        elif operation in state.backward.open_items.get(operation.step, ()) and _has_effect(saga, state, operation):
             reason = _why_open(state, operation) or _why_waiting(saga, state, operation, held_up)
             found.append(Left(operation.step, operation.item, reason, state.operations[operation].output))
     return found
+
+
+def _has_effect(saga: Saga, state: RunState, operation: Operation) -> bool:
+    """Tell whether there may be something to undo: an action that only looked has left nothing."""
+    return treat(saga, state.operations[operation]) is not Treatment.NOTHING
 
 
 def _find_held_up(saga: Saga, state: RunState) -> dict[str, list[str]]:
