@@ -169,7 +169,7 @@ def publish(context: CallContext, store: str, version: Version, staged: str) -> 
         _sync_folder(shelf)
     with contextlib.suppress(OSError):
         source.parent.rmdir()
-    return {"path": str(target)}
+    return {"path": str(target.resolve())}
 
 
 @tool("artefacts.withdraw", null_safe=True)
@@ -188,7 +188,7 @@ def withdraw(context: CallContext, store: str, version: Version, staged: str) ->
 def find_published(context: CallContext, store: str, version: Version, staged: str) -> Done | NotDone:
     """Find out whether the release is there and is ours."""
     target = _find_store(context, store) / version
-    return Done({"path": str(target)}) if _is_ours(target, staged) else NotDone()
+    return Done({"path": str(target.resolve())}) if _is_ours(target, staged) else NotDone()
 
 
 @tool("artefacts.announce")
