@@ -304,6 +304,9 @@ def test_what_a_colleague_built_upon_our_push_is_left_to_a_person(server: Server
     left = [each["step"] for each in run["not_undone"]]
     assert left == ["push", "tag", "stage", "build", "keep"]  # and not `before`, which only looked
     run_id = run["id"]
+    shown = server.run(world.project, "show", run_id).out
+    assert "keep: waits for push" in shown
+    assert "before: waits" not in shown
     again = server.run(world.project, "dlq", "retry", run_id, "push", "-q")
     assert again.code == 11
     assert world.snapshot()["remote"] == seen["remote"]
