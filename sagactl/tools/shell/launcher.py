@@ -7,6 +7,7 @@ never holds the command up.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import socket
@@ -39,10 +40,10 @@ _SPAWNER: Final = Path(__file__).with_name("spawner.py")
 class NotStartedError(Exception):
     """The command did not start, so nothing happened: `what` was being done when `errno` came."""
 
-    def __init__(self, what: str, errno: int) -> None:
-        super().__init__(f"{what}: {os.strerror(errno)}")
+    def __init__(self, what: str, number: int) -> None:
+        super().__init__(f"{what}: {os.strerror(number)}")
         self.what = what
-        self.errno = errno
+        self.errno = number
 
 
 class SupervisorLostError(Exception):
@@ -94,21 +95,30 @@ class Launcher:
 
         Raises NotStartedError, or SupervisorLostError.
         """
-        control, theirs = socket.socketpair()
-        stdin = _make_stdin(command.stdin)
-        readers, writers = {}, []
-        for name in (STDOUT, STDERR):
-            reader, writer = os.pipe()
-            readers[reader] = name
-            writers.append(writer)
         try:
-            self._send([theirs.fileno(), stdin, *writers])
-        finally:
-            theirs.close()
-            for descriptor in (stdin, *writers):
-                os.close(descriptor)
+            control, readers = self._hand_over(command.stdin)
+        except OSError as error:
+            raise NotStartedError("start", error.errno or errno.EIO) from error
         with control:
             return _Watch(control, readers, hear, must_end).follow(command)
+
+    def _hand_over(self, stdin: bytes) -> tuple[socket.socket, dict[int, str]]:
+        """Give the spawner the far ends of a socket and of the command's streams; return the near ones."""
+        readers: dict[int, str] = {}
+        with contextlib.ExitStack() as near, contextlib.ExitStack() as far:
+            control, theirs = socket.socketpair()
+            near.enter_context(control)
+            handed = [far.enter_context(theirs).fileno(), _make_stdin(stdin)]
+            far.callback(os.close, handed[-1])
+            for name in (STDOUT, STDERR):
+                reader, writer = os.pipe()
+                near.callback(os.close, reader)
+                far.callback(os.close, writer)
+                readers[reader] = name
+                handed.append(writer)
+            self._send(handed)
+            near.pop_all()
+        return control, readers
 
     def _send(self, descriptors: list[int]) -> None:
         """Hand a command's descriptors to the spawner; one that has died is replaced once."""
@@ -216,8 +226,8 @@ class _Watch:
     def _ask(self, command: Command) -> None:
         try:
             self._control.sendall(command.describe())
-        except OSError:
-            raise SupervisorLostError from None
+        except OSError as error:  # nothing begins before all of it has come
+            raise NotStartedError("start", error.errno or errno.EPIPE) from error
 
     def _is_over(self) -> bool:
         return "gone" in self._events or "lost" in self._events or self._is_unstarted()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -178,6 +179,30 @@ def test_a_spawner_that_is_killed_is_replaced(commands: Commands, tmp_path: Path
     (tmp_path / "go").touch()
     thread.join(20)
     assert answers[0].output == "x"
+
+
+def test_without_descriptors_left_nothing_is_started_and_nothing_leaks(commands: Commands) -> None:
+    """E3: what kept a command from starting was on our side, so nothing happened and it can be tried again."""
+    commands.run("true")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    before = _list_descriptors()
+    lowest_free = min(set(range(len(before) + 1)) - before)
+    words = []
+    try:
+        for room in range(1, 12):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free + room, hard))
+            words.append(word_of(commands.run("true")))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert set(words) == {("unavailable", "not_started"), ("succeeded", "")}
+    assert words == sorted(words, reverse=True)
+    assert _list_descriptors() == before
+    assert commands.run("echo", "on").output == "on"
+
+
+def _list_descriptors() -> set[int]:
+    listed = [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]
+    return {number for number in listed if Path(f"/proc/self/fd/{number}").exists()}
 
 
 def test_no_descriptor_of_ours_gets_to_a_command(commands: Commands, tmp_path: Path) -> None:
