@@ -39,6 +39,8 @@ class Runner:
             return context.cancelled.is_set() or context.seconds_left() <= 0
 
         name = command.argv[0]
+        if must_end():
+            raise Unavailable(f"the time of {name} was up before it could start", code="not_started")
         try:
             status = self._launcher.run(command, hear, must_end)
         except NotStartedError as error:

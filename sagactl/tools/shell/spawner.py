@@ -191,6 +191,7 @@ class Supervisor:
             os.close(descriptor)
         try:
             self._note(self._command)
+            self._check_wanted()
         except OSError:
             os.close(write_go)  # it ends without having begun
             os.waitpid(self._command, 0)
@@ -199,6 +200,14 @@ class Supervisor:
         os.close(write_go)
         self._report_start(os.read(read_error, 64))
         os.close(read_error)
+
+    def _check_wanted(self) -> None:
+        """Raise OSError where the driver is gone, or wants no start any more.
+
+        The note is written before this look: whoever resumes the run has seen the note, or nothing is started.
+        """
+        if self._is_over(wait_for(self._watched(), 0)):
+            raise OSError(errno.ECANCELED, "not wanted any more")
 
     def _report_start(self, trouble: bytes) -> None:
         if trouble:

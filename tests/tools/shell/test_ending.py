@@ -86,6 +86,31 @@ def test_a_call_ends_by_its_own_deadline(commands: Commands) -> None:
     assert time.monotonic() - began < 3
 
 
+def test_what_shall_end_before_it_has_begun_is_not_started(commands: Commands, tmp_path: Path) -> None:
+    """E3: told to end before the start, on our side or on the way, nothing happens, and that is certain."""
+    call = commands.make("shell.run", {"argv": ["touch", "begun"]})
+    call.cancelled.set()
+    assert word_of(commands.toolbox.call(call)) == ("unavailable", "not_started")
+    assert commands.run("true").kind is OutcomeKind.SUCCEEDED
+    (spawner,) = _find_children("spawner.py")
+    os.kill(spawner, signal.SIGSTOP)
+    call = commands.make("shell.run", {"argv": ["touch", "begun"]})
+    answers: list[Answer] = []
+    thread = threading.Thread(target=lambda: answers.append(commands.toolbox.call(call)))
+    thread.start()
+    time.sleep(0.3)
+    call.cancelled.set()
+    time.sleep(0.3)
+    os.kill(spawner, signal.SIGCONT)
+    thread.join(20)
+    assert word_of(answers[0]) == ("unavailable", "not_started")
+    assert not (tmp_path / "begun").exists()
+
+
+def _find_children(text: str) -> list[int]:
+    return [pid for pid in _find_processes(text) if read_parent(pid) == os.getpid()]
+
+
 def test_what_a_command_leaves_running_ends_when_it_has_ended(commands: Commands, tmp_path: Path) -> None:
     """E9: nothing of an action may act once its outcome is recorded; the outcome is the command's own."""
     argv, beats = _beating(tmp_path, after="time.sleep(0.2); print('done')")
