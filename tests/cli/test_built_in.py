@@ -83,7 +83,7 @@ def test_resume_ends_an_orphan_before_it_decides_anything(project: Project) -> N
     """E17: with every watcher killed the grandchild lives on; resume ends it, and only then runs the command again."""
     beats = _write_beating(project, tool="shell.run_idempotent", on_unknown="retry", after="time.sleep(0.5)")
     process = _start(project, beats)
-    (note,) = (project.path / ".sagactl" / "calls").glob("*/*.json")
+    (note,) = (project.path / ".sagactl" / "calls").glob("*")
     supervisor = int(note.read_text().split('"supervisor": [')[1].split(",")[0])
     spawner = int(Path(f"/proc/{supervisor}/stat").read_text().rpartition(")")[2].split()[1])
     for pid in (spawner, supervisor, process.pid):

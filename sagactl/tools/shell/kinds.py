@@ -78,6 +78,14 @@ _PROBED: Final[dict[str, Json]] = {**_schema(_WHAT, _WHERE, _REST, _PROBE, requi
 _ASKED: Final = _schema(_PROBE, _WHERE, _OUTPUT, required=tuple(_PROBE))
 
 
+def list_notes(folder: Path, run_id: str) -> list[Path]:
+    """Return the notes about calls of a run that are under way, or were when their driver ended."""
+    try:
+        return sorted(file for file in folder.iterdir() if file.name.startswith(f"{run_id}."))
+    except OSError:
+        return []
+
+
 class ShellTools:
     """What `shell.*` does; the folder is where calls under way are noted, `boot_id` tells this boot from others."""
 
@@ -87,7 +95,7 @@ class ShellTools:
 
     def end_orphans(self, run_id: str) -> None:
         """End what calls of earlier drivers left running; raises BusyError where one can't be ended."""
-        if (self._folder / run_id).is_dir():
+        if list_notes(self._folder, run_id):
             self._runner.files.end_orphans(run_id)
 
     def close(self) -> None:

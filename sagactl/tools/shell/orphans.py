@@ -1,8 +1,8 @@
 """Finding and ending what a call left running when its driver was killed (rules E14, E17).
 
-While a command runs, a file says who watches over it: `calls/RUN/TOKEN.json` beside the log, written by the supervisor
-before the command starts and taken away by it when nothing of the command is left. So a run whose folder isn't there
-has no orphans, and to know that costs one look at the file system.
+While a command runs, a file says who watches over it: `calls/RUN.TOKEN` beside the log, written by the supervisor
+before the command starts and taken away by it when nothing of the command is left. So to know that a run has no orphans
+costs one look at a folder that is mostly empty.
 
 Nothing innocent is ever killed. A pid counts only with its start time and the id of the boot (and pid namespace); what
 a command forked is known by the token in its environment, which is random and made for that one call. A process that
@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from sagactl.errors import BusyError
+from sagactl.tools.shell.kinds import list_notes
 from sagactl.tools.shell.launcher import TERM_GRACE_SECONDS
 from sagactl.tools.shell.spawner import read_parents, read_stat
 
@@ -57,23 +58,16 @@ class CallFiles:
     def make(self, run_id: str) -> CallFile:
         """Return a place for the note about a new call; raises OSError."""
         token = secrets.token_hex(TOKEN_BYTES)
-        folder = self._folder / run_id
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return CallFile(folder / f"{token}.json", token, self._boot_id())
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return CallFile(self._folder / f"{run_id}.{token}", token, self._boot_id())
 
     def end_orphans(self, run_id: str) -> None:
         """End all that calls of the run left behind; raises BusyError where that can't be done."""
-        try:
-            files = sorted((self._folder / run_id).iterdir())
-        except OSError:
-            return
-        for file in files:
+        for file in list_notes(self._folder, run_id):
             survivor = self.end_call(file)
             if survivor is not None:
                 message = f"a command of run {run_id} still runs and can't be ended: process {survivor}"
                 raise BusyError(message, code="cannot-end", hint=f"sagactl resume {run_id}")
-        with contextlib.suppress(OSError):
-            (self._folder / run_id).rmdir()
 
     def end_call(self, file: Path) -> int | None:
         """End what is left of one call; return a process that can't be ended, None where all is gone."""
@@ -83,19 +77,20 @@ class CallFiles:
             if boot.partition("/")[0] != self._boot_id().partition("/")[0]:
                 file.unlink(missing_ok=True)  # another boot: nothing of then runs now
             return None  # another pid namespace: its processes can't be seen from here
-        survivor = _end_supervisor(note) or _end_marked(file.stem)
+        survivor = _end_supervisor(note) or _end_marked(file.suffix.removeprefix("."))
         if survivor is None:
             file.unlink(missing_ok=True)
         return survivor
 
 
 def _read_note(file: Path) -> dict[str, Any]:
-    """Return what was noted; nothing where the note is gone, or was not finished."""
-    try:
-        note = json.loads(file.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return note if isinstance(note, dict) else {}
+    """Return what was noted, line by line; nothing where the note is gone, and not the line that was not finished."""
+    note: dict[str, Any] = {}
+    with contextlib.suppress(OSError):
+        for line in file.read_bytes().splitlines():
+            with contextlib.suppress(ValueError):
+                note |= json.loads(line)
+    return note
 
 
 def _end_supervisor(note: dict[str, Any]) -> int | None:

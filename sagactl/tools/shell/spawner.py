@@ -115,6 +115,7 @@ class Supervisor:
         self._ending_at: float | None = None
         """When SIGTERM has had its time; None while nothing is to end."""
         self._sweep_seconds = SWEEP_SECONDS
+        self._note: int | None = None
         self._is_cut_off = False
         self._command = 0
         self._has_exited = False
@@ -156,8 +157,8 @@ class Supervisor:
                 drain(self._wake)
             if self._asked_to_end or self._is_over(ready):
                 self._begin_to_end()
-        self._forget()
         self._tell(event="gone")
+        self._forget()
 
     def _watched(self) -> list[int]:
         return [self._wake] if self._is_cut_off else [self._wake, self._life, self._control.fileno()]
@@ -180,7 +181,7 @@ class Supervisor:
 
     def _start(self) -> None:
         """Fork the command, note it, and only then let it go."""
-        self._note(None)
+        self._open_note()
         read_go, write_go = os.pipe()
         read_error, write_error = os.pipe()
         self._command = os.fork()
@@ -190,7 +191,7 @@ class Supervisor:
         for descriptor in (*self._standard, read_go, write_error):
             os.close(descriptor)
         try:
-            self._note(self._command)
+            self._write_note({"command": [self._command, read_started(self._command)]})
             self._check_wanted()
         except OSError:
             os.close(write_go)  # it ends without having begun
@@ -236,29 +237,23 @@ class Supervisor:
         finally:
             os._exit(127)
 
-    def _note(self, command: int | None) -> None:
-        """Write down who watches and, once it is there, what is watched."""
-        if self._request["file"] is None:
-            return
-        fields = {
-            **self._request["about"],
-            "supervisor": [os.getpid(), read_started(os.getpid())],
-            "command": None if command is None else [command, read_started(command)],
-        }
-        descriptor = os.open(self._request["file"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        try:
-            os.write(descriptor, json.dumps(fields).encode())
-        finally:
-            os.close(descriptor)
+    def _open_note(self) -> None:
+        """Write down who watches."""
+        if self._request["file"] is not None:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+            self._note = os.open(self._request["file"], flags, 0o600)
+            self._write_note({**self._request["about"], "supervisor": [os.getpid(), read_started(os.getpid())]})
+
+    def _write_note(self, fields: dict[str, object]) -> None:
+        if self._note is not None:
+            os.write(self._note, json.dumps(fields).encode() + b"\n")
 
     def _forget(self) -> None:
-        if self._request["file"] is None:
-            return
-        try:
-            os.unlink(self._request["file"])
-            os.rmdir(os.path.dirname(self._request["file"]))
-        except OSError:
-            pass
+        if self._note is not None:
+            try:
+                os.unlink(self._request["file"])
+            except OSError:
+                pass
 
     def _tell(self, **fields: object) -> None:
         try:
@@ -274,29 +269,32 @@ class Supervisor:
             except ChildProcessError:
                 return False
             if pid == 0:
-                return True
+                break
             if pid == self._command:
                 self._has_exited = True
                 self._tell(event="exited", status=status)
-                self._begin_to_end()
+        if self._has_exited:
+            self._begin_to_end()
+        return True
 
     def _begin_to_end(self) -> None:
         if self._ending_at is None:
             self._ending_at = time.monotonic() + self._request["grace_seconds"]
-            self._send_all(signal.SIGTERM)
-            self._send_all(signal.SIGCONT)
+            self._send_all(signal.SIGTERM, signal.SIGCONT)
 
     def _end_if_due(self) -> None:
         if self._ending_at is not None and time.monotonic() >= self._ending_at:
             self._send_all(signal.SIGKILL)
             self._sweep_seconds = min(self._sweep_seconds * 1.2, SWEEP_SECONDS_MAX)
 
-    def _send_all(self, number: int) -> None:
+    def _send_all(self, *numbers: int) -> None:
         parents = read_parents()
-        for pid in list_below(os.getpid(), parents):
-            send(pid, number)
-        if not parents and not self._has_exited:  # no /proc: the command's group is all that is known
-            send(-self._command, number)
+        below = list_below(os.getpid(), parents)
+        if not parents and not self._has_exited:
+            below = [-self._command]  # no /proc: the command's group is all that is known
+        for number in numbers:
+            for pid in below:
+                send(pid, number)
 
     def _patience(self) -> float | None:
         if self._ending_at is None:

@@ -178,9 +178,16 @@ def test_a_supervisor_that_is_killed_takes_its_command_along(commands: Commands,
 
 
 def _read_supervisor(commands: Commands) -> int:
-    (file,) = commands.calls.glob("*/*.json")
-    supervisor: list[int] = json.loads(file.read_text())["supervisor"]
-    return supervisor[0]
+    (file,) = commands.calls.glob("*")
+    return read_note(file)["supervisor"][0]
+
+
+def read_note(file: Path) -> dict[str, list[int]]:
+    """Return what stands in the note about a call, as pids and start times."""
+    note: dict[str, list[int]] = {}
+    for line in file.read_text().splitlines():
+        note |= json.loads(line)
+    return note
 
 
 def read_parent(pid: int) -> int:

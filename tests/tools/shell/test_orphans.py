@@ -18,7 +18,7 @@ from sagactl.tools.shell import orphans
 from sagactl.tools.shell.orphans import TOKEN_VARIABLE, CallFiles
 from sagactl.tools.shell.spawner import read_started
 from tests.tools.shell.commands import BEATS, has_fallen_silent, is_alive, read_beats, wait_until
-from tests.tools.shell.test_ending import DRIVER, ROOT, read_parent
+from tests.tools.shell.test_ending import DRIVER, ROOT, read_note, read_parent
 
 RUN = "run2345678abc"
 TOKEN = "0123456789abcdef" * 2
@@ -33,7 +33,7 @@ def innocent() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def _write_note(folder: Path, *, token: str = TOKEN, **fields: object) -> Path:
-    file = folder / RUN / f"{token}.json"
+    file = folder / f"{RUN}.{token}"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps({"boot": read_boot_id(), "supervisor": None, "command": None, **fields}))
     return file
@@ -61,8 +61,8 @@ def test_an_orphan_whose_watchers_were_all_killed_is_ended(tmp_path: Path) -> No
     driver = subprocess.Popen([sys.executable, "-c", DRIVER, str(tmp_path), *argv], cwd=ROOT)
     wait_until(lambda: read_beats(beats))
     folder = tmp_path / "state" / "calls"
-    (file,) = folder.glob("*/*.json")
-    supervisor = json.loads(file.read_text())["supervisor"][0]
+    (file,) = folder.glob("*")
+    supervisor = read_note(file)["supervisor"][0]
     for pid in (read_parent(supervisor), supervisor, driver.pid):
         os.kill(pid, signal.SIGKILL)
     driver.wait()
@@ -71,7 +71,7 @@ def test_an_orphan_whose_watchers_were_all_killed_is_ended(tmp_path: Path) -> No
     _files(folder).end_orphans(RUN)
     assert not is_alive(survivor)
     assert has_fallen_silent(beats)
-    assert not folder.joinpath(RUN).exists()
+    assert not list(folder.iterdir())
 
 
 def test_a_supervisor_that_still_lives_is_told_to_end_and_waited_for(tmp_path: Path) -> None:
@@ -82,8 +82,8 @@ def test_a_supervisor_that_still_lives_is_told_to_end_and_waited_for(tmp_path: P
     )
     wait_until((tmp_path / "begun").exists)
     folder = tmp_path / "state" / "calls"
-    (file,) = folder.glob("*/*.json")
-    command = json.loads(file.read_text())["command"][0]
+    (file,) = folder.glob("*")
+    command = read_note(file)["command"][0]
     driver.send_signal(signal.SIGSTOP)
     _files(folder).end_orphans(RUN)
     assert not is_alive(command)
@@ -97,7 +97,7 @@ def test_a_pid_that_is_used_anew_is_left_alone(tmp_path: Path, innocent: subproc
     _write_note(tmp_path, supervisor=[innocent.pid, started], command=[innocent.pid, started])
     _files(tmp_path).end_orphans(RUN)
     assert is_alive(innocent.pid)
-    assert not (tmp_path / RUN).exists()
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(("boot", "is_forgotten"), [("another", True), ("{same}/pid:[1]", False)])
