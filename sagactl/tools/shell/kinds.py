@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sagactl.core.canonical import Json
 from sagactl.tools.api import CallContext, CannotTell, Done, NotDone, Rejected, Unavailable
 from sagactl.tools.kind import Unsure, declares
+from sagactl.tools.shell.notes import list_notes
 from sagactl.tools.shell.request import (
     ARGUMENT_LENGTH_MAX,
     ARGUMENTS_MAX,
@@ -76,14 +77,6 @@ _ONE_OF: Final[list[Json]] = [{"required": ["argv"]}, {"required": ["script"]}]
 _COMMAND: Final[dict[str, Json]] = {**_schema(_WHAT, _WHERE, _REST), "anyOf": _ONE_OF}
 _PROBED: Final[dict[str, Json]] = {**_schema(_WHAT, _WHERE, _REST, _PROBE, required=tuple(_PROBE)), "anyOf": _ONE_OF}
 _ASKED: Final = _schema(_PROBE, _WHERE, _OUTPUT, required=tuple(_PROBE))
-
-
-def list_notes(folder: Path, run_id: str) -> list[Path]:
-    """Return the notes about calls of a run that are under way, or were when their driver ended."""
-    try:
-        return sorted(file for file in folder.iterdir() if file.name.startswith(f"{run_id}."))
-    except OSError:
-        return []
 
 
 class ShellTools:

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from sagactl.errors import BusyError
-from sagactl.tools.shell.kinds import list_notes
 from sagactl.tools.shell.launcher import TERM_GRACE_SECONDS
+from sagactl.tools.shell.notes import list_notes
 from sagactl.tools.shell.spawner import read_parents, read_stat
 
 TOKEN_VARIABLE: Final = "SAGACTL_CALL"  # noqa: S105 - a name, no secret
