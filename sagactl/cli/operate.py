@@ -9,11 +9,10 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from sagactl.app import is_dead
+from sagactl.cli.attend import attend
 from sagactl.cli.follow import code_of_ending, code_of_status, drive, write_ending, write_logged_run
 from sagactl.cli.session import Session
 from sagactl.core.records import (
-    AT_REST,
     Disposition,
     Operator,
     Request,
@@ -87,11 +86,9 @@ def _wait_for_driver(session: Session, row: RunRow, request: Request, busy: Busy
 
 
 def wait_while_driven(session: Session, run_id: str) -> RunRow:
-    """Wait until a run rests, or nobody drives it any more, and return its row."""
-    log = session.app.log()
-    while (row := log.row(run_id)).status not in AT_REST and row.holder is not None and not is_dead(row.holder):
-        time.sleep(POLL_SECONDS)
-    return row
+    """Show a run until it rests, or nobody drives it any more, and return its row."""
+    attend(session, session.app.log().row(run_id), patience_seconds=0)
+    return session.app.log().row(run_id)
 
 
 def _wait_for_rest(session: Session, run_id: str, request: Request) -> int:

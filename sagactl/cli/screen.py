@@ -14,9 +14,12 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import signal
 import threading
+import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Self, TextIO
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final, Self, TextIO
 
 from sagactl.cli.views.text import safe, width_of
 
@@ -26,6 +29,12 @@ if TYPE_CHECKING:
 
 BEGIN_SECONDS: Final = 0.2
 REFRESH_SECONDS: Final = 0.12
+STOPPED_SECONDS: Final = 0.5
+"""After so long a pause between two pictures the process may have been stopped."""
+
+SIGNAL_SECONDS: Final = 0.05
+"""How long the signal that ended such a pause may take to be handled."""
+
 SIZE_UNKNOWN: Final = os.terminal_size((80, 24))
 _READ_BYTES: Final = 65_536
 _COLOR: Final = re.compile(r"(\x1b\[[0-9;]*m)")
@@ -44,16 +53,28 @@ class Screen:
         self._gap = gap
         """Whether an empty line follows the last picture."""
         self._leaving = threading.Event()
+        self._begins_anew = False
+        self._previous: Any = None
+        self._drawn_at = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="sagactl-screen", daemon=True)
         self._detour: Detour | None = None
 
     def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            self._previous = signal.signal(signal.SIGCONT, self._go_on)
         self._thread.start()
         return self
 
     def __exit__(self, *error: object) -> None:
         self._leaving.set()
         self._thread.join()
+        if self._previous is not None:
+            signal.signal(signal.SIGCONT, self._previous)
+
+    def _go_on(self, number: int, frame: FrameType | None) -> None:
+        """Leave the picture where it is, as others have written below it while the process was stopped."""
+        del number, frame
+        self._begins_anew = True
 
     @property
     def descriptor(self) -> int:
@@ -89,13 +110,27 @@ class Screen:
                 is_last = self._leaving.is_set()
                 if is_last:
                     detour.end()
+                self._catch_up(painter)
                 painter.write_above(detour.read())
                 size = self._measure(detour.terminal)
-                painter.paint(self._draw(size, is_last), size)
+                if is_last or is_in_front(detour.terminal):
+                    painter.paint(self._draw(size, is_last), size)
+                else:
+                    self._begins_anew = True
                 self._leaving.wait(REFRESH_SECONDS)
             painter.finish(gap=self._gap)
         finally:
             self._end_detour()
+
+    def _catch_up(self, painter: Painter) -> None:
+        """After a pause find out whether the process was stopped: others have used the terminal then."""
+        now = time.monotonic()
+        if now - self._drawn_at > STOPPED_SECONDS:
+            time.sleep(SIGNAL_SECONDS)
+        self._drawn_at = now
+        if self._begins_anew:
+            self._begins_anew = False
+            painter.begin_anew()
 
     def _end_detour(self) -> None:
         detour, self._detour = self._detour, None
@@ -110,6 +145,14 @@ class Screen:
         except OSError:
             return SIZE_UNKNOWN
         return size if size.columns > 0 and size.lines > 0 else SIZE_UNKNOWN
+
+
+def is_in_front(descriptor: int) -> bool:
+    """Tell whether the terminal is ours to draw on: a job in the background leaves it to others."""
+    try:
+        return os.tcgetpgrp(descriptor) == os.getpgrp()
+    except OSError:
+        return True
 
 
 class Detour:
@@ -194,6 +237,11 @@ class Painter:
             self._live.start()
         self._live.update(picture, refresh=True)
         self._lines, self._size = lines, size
+
+    def begin_anew(self) -> None:
+        """Go below what is on the screen, by as many lines as the next picture will go up."""
+        self._terminal.write("\n" * len(self._lines))
+        self._size = SIZE_UNKNOWN
 
     def _leave_wrapped_lines(self, size: os.terminal_size) -> None:
         """Go up over the rows that a terminal made of lines which were too long when it became narrower."""

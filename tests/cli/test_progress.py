@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -133,6 +135,23 @@ def test_the_second_ctrl_c_leaves_a_terminal_as_it_was(project: Project) -> None
         assert HIDE_CURSOR not in terminal.raw
 
 
+def test_a_stopped_process_draws_below_what_others_wrote(project: Project) -> None:
+    """After Ctrl-Z and `fg` the old picture and the shell's lines stay, and the run goes on below them."""
+    with Terminal() as terminal:
+        process = terminal.start(project, "run", "trip", "-i", "seconds=1.5")
+        terminal.wait_for(lambda text: "… flight" in text)
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(0.8)
+        os.write(terminal.writer, b"\n$ fg\n")
+        process.send_signal(signal.SIGCONT)
+        assert process.wait(timeout=30) == 0
+        lines = terminal.lines
+    place = lines.index("$ fg")
+    assert any("… flight" in line for line in lines[:place])
+    assert any("✓ car" in line for line in lines[place:])
+    assert sum(line.startswith("trip  run ") for line in lines) == 2
+
+
 def test_many_runs_are_a_table(project: Project) -> None:
     """`resume --all` shows a line for each run; the reports come after it."""
     for _ in range(3):
@@ -205,6 +224,18 @@ def test_without_a_live_display_rich_is_not_imported(project: Project) -> None:
     assert "sagactl.cli.display" in modules
     assert not [name for name in modules if name.partition(".")[0] in {"rich", "jsonschema", "asyncio"}]
     assert "sagactl.cli.screen" not in modules
+
+
+def test_a_second_run_with_the_same_key_shows_the_one_that_goes_on(project: Project) -> None:
+    """E8: whoever comes second sees what the first one does, and ends as it does."""
+    key = ("--idempotency-key", "k1", "-i", "seconds=1.5")
+    process = project.start("run", "trip", "-q", *key)
+    while not project.run("list", "--ids").out:
+        assert process.poll() is None
+    second = project.run("run", "trip", *key)
+    assert second.code == 0
+    assert "ok     car" in second.err
+    assert end(process) == 0
 
 
 def end(process: subprocess.Popen[str]) -> int:
