@@ -78,7 +78,8 @@ class Follower:
 
     def list_hints(self) -> list[str]:
         """Return the commands that carry on with what is unfinished, or undo it."""
-        open_runs = [each for each in self.latest.values() if each.state.ended is None and each.state.stuck is None]
+        latest = list(self.latest.values())  # at once: another thread may turn the loop meanwhile
+        open_runs = [each for each in latest if each.state.ended is None and each.state.stuck is None]
         if len(open_runs) != 1:
             return ["sagactl resume --all"]
         run_id = open_runs[0].run_id

@@ -209,8 +209,8 @@ class Driver:
         self._inbox.put(event)
 
     def calls_under_way(self) -> list[CallUnderWay]:
-        """Return the calls that were started and have not answered."""
-        return [call for run in self._runs.values() for call in run.under_way.values()]
+        """Return the calls that were started and have not answered. From any thread or signal handler."""
+        return [call for run in list(self._runs.values()) for call in list(run.under_way.values())]
 
     # Taking over and letting go
 
