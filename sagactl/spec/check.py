@@ -169,7 +169,8 @@ class _Checker:
             self._look_only(arguments, replace(view, place=Place.ACTION, own=loop), compiler)
         own = dict(loop)
         if facts is not None:
-            own |= {"args": Typed.of(facts.arguments_schema), "output": Typed.of(facts.output_schema)}
+            given = _given(facts.arguments_schema, arguments)
+            own |= {"args": Typed.of(given), "output": Typed.of(facts.output_schema)}
         else:
             own |= {"args": Typed.of({}), "output": Typed.of({})}
         seen = replace(view, place=Place.UNDO, own=own)
@@ -216,6 +217,15 @@ class _Checker:
             return None
         placed = next(iter(self._place(step.draft.when.node)), None)
         return placed.found.text if placed is not None and placed.is_whole else None
+
+
+def _given(schema: Mapping[str, Json], arguments: Node | None) -> Mapping[str, Json]:
+    """Return the schema of what `args` will hold: an argument that is left to its default is not recorded."""
+    properties = schema.get("properties")
+    if not isinstance(properties, dict) or not (arguments is None or isinstance(arguments, MapNode)):
+        return schema
+    written = set() if arguments is None else {entry.key for entry in arguments.entries}
+    return {**schema, "properties": {name: each for name, each in properties.items() if name in written}}
 
 
 def _type_of_items(node: ListNode) -> Typed:

@@ -239,6 +239,9 @@ def _check_fields(path: Path, start: int, typed: Typed, span: Span, view: View) 
             hint = f"it has {', '.join(error.known[:_NAMES_SHOWN_MAX])}" if error.known else None
             if path[0] == "input" and depth == 1 and hint is None:
                 hint = "declare it under input: the saga takes none so far"
+            if path[0] == "args" and depth == 1:
+                message = f"the undo needs {spell(path[: depth + 1])}, and the step doesn't give it"
+                hint = f"write with: {{{quote(word)}: ...}}; what is left to a default can't be known to an undo"
             view.facts.findings.unknown("unknown-field", message, span, word=word, known=error.known, hint=hint)
             return
 
