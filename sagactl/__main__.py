@@ -1,4 +1,4 @@
-"""The console script and `python -m sagactl`; answers `--version` before anything heavy is imported."""
+"""The console script and `python -m sagactl`; answers `--version` and shells before anything heavy is imported."""
 
 from __future__ import annotations
 
@@ -30,6 +30,11 @@ def main() -> None:
     """Run the command line and end the process with its exit code."""
     gc.set_threshold(COLLECT_AFTER)
     open_missing_streams()
+    if shell := os.environ.get("_SAGACTL_COMPLETE"):
+        from sagactl.cli.complete import complete
+
+        complete(shell, sys.argv[1:])
+        return
     if sys.argv[1:] == ["--version"]:
         from sagactl import __version__
 

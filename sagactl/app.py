@@ -7,7 +7,7 @@ reads the log never imports a plugin. The command line and programs that embed s
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from sagactl.engine.run import RunEvaluator
     from sagactl.engine.settings import Committed, Settings
     from sagactl.log.base import Log, NewRun, RunFilter, RunRow, StoredRecord
+    from sagactl.log.glance import Glance
     from sagactl.spec.cel import CelEvaluator
     from sagactl.spec.load import Loaded
     from sagactl.tools.built_in import BuiltIn
@@ -213,6 +214,26 @@ class Project:
         saga = self.saga_of(self.row(run_id))
         records = tuple(stored.record for stored in self.records(run_id))
         return Committed(run_id, saga, replay(saga, records), 1, records)
+
+    # Quick looks for completion: without opening the log, and nothing where it can't be read at once
+
+    def glance_runs(self, prefix: str, *, statuses: Sequence[str] = (), limit: int) -> list[Glance]:
+        """Return runs whose id begins with *prefix*, newest first."""
+        from sagactl.log.glance import glance_runs
+
+        return glance_runs(self.config.log, prefix, statuses=statuses, limit=limit)
+
+    def glance_steps(self, prefix: str) -> list[str]:
+        """Return the steps of the run whose id begins with *prefix*."""
+        from sagactl.log.glance import glance_steps
+
+        return glance_steps(self.config.log, prefix)
+
+    def glance_sagas(self) -> list[str]:
+        """Return the names of the sagas that have runs."""
+        from sagactl.log.glance import glance_sagas
+
+        return glance_sagas(self.config.log)
 
     def saga_of(self, row: RunRow) -> Saga:
         """Return the saga that a run is bound to."""

@@ -1,7 +1,7 @@
 """The command line: which command is where, one handler for every error, the exit code.
 
 A command is a module of this package with a Typer app named `app`; it is imported when it is called, so that a start
-costs what the command needs. The table below is all that `--help` has to know.
+costs what the command needs. The table in `commands` is all that `--help` has to know.
 """
 
 from __future__ import annotations
@@ -18,41 +18,11 @@ import typer.core
 import typer.main
 from typer.utils import get_params_from_function
 
+from sagactl.cli.commands import COMMANDS
 from sagactl.cli.options import Globals, Output, shared_options
-from sagactl.dataclass import dataclass
 from sagactl.errors import ExitCode, InternalError, SagactlError, StorageError, UsageError
 
 VERSION_SCHEMA: Final = "sagactl.version/1"
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    section: str
-    help: str
-    module: str = ""
-
-
-COMMANDS: Final[dict[str, _Entry]] = {
-    "init": _Entry("Author", "Make a project with an example to play with."),
-    "validate": _Entry("Author", "Check saga files; call nothing."),
-    "plan": _Entry("Author", "Every call of a run, and what a failure would undo; call nothing."),
-    "graph": _Entry("Author", "The steps as a picture: text, Mermaid or DOT."),
-    "tools": _Entry("Author", "List what steps can call, or show one tool."),
-    "run": _Entry("Operate", "Start a saga and follow it to its end."),
-    "resume": _Entry("Operate", "Carry on with a run that was interrupted, or with --all of them."),
-    "rollback": _Entry("Operate", "Undo what a run has done."),
-    "cancel": _Entry("Operate", "Turn a run around before its pivot."),
-    "terminate": _Entry("Operate", "End a run as it stands; nothing is undone."),
-    "dlq": _Entry("Operate", "Dead letters: what waits for a person."),
-    "list": _Entry("Inspect", "Runs, newest first.", "list_runs"),
-    "show": _Entry("Inspect", "One run: steps, outputs, what is left behind."),
-    "log": _Entry("Inspect", "The saga log of a run, record by record."),
-    "watch": _Entry("Inspect", "Follow a run that another process drives, or --all of them."),
-    "verify": _Entry("Maintain", "Recompute the hash chain of the log."),
-    "schema": _Entry("Maintain", "The JSON Schema of saga files, for editors."),
-    "sandbox": _Entry("Maintain", "See or reset what the sandbox plugins have done."),
-    "help": _Entry("Maintain", "Read a topic: saga, config, plugins, semantics, …", "help_topic"),
-}
 
 
 class LazyGroup(typer.core.TyperGroup):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from sagactl.cli.main import COMMANDS
+from sagactl.cli.commands import COMMANDS
 from tests.benchmarks.processes import compare
 from tests.benchmarks.project import write_bare_program, write_product, write_project
 from tests.benchmarks.rows import Row

@@ -11,7 +11,8 @@ from pathlib import Path
 import click
 import pytest
 
-from sagactl.cli.main import COMMANDS, LazyGroup, make_group
+from sagactl.cli.commands import COMMANDS
+from sagactl.cli.main import LazyGroup, make_group
 from sagactl.config import load_config
 from sagactl.core.saga import ACTION_RETRY, PATIENT_RETRY
 from sagactl.errors import InvalidError

@@ -73,7 +73,7 @@ def test_the_first_saga_and_plugin_work_as_written(tmp_path: Path) -> None:
 
 def test_every_command_that_the_readme_names_exists() -> None:
     """Nothing in the README or in the help pages names a command that isn't there."""
-    from sagactl.cli.main import COMMANDS
+    from sagactl.cli.commands import COMMANDS
 
     texts = [README, *(page.read_text() for page in (ROOT / "sagactl" / "help").glob("*.md"))]
     named = {name for text in texts for name in re.findall(r"`sagactl ([a-z]+)", text)}

@@ -1,0 +1,47 @@
+"""Which command is where, and what it takes: all that `--help` and completion need before a command is imported."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Entry(NamedTuple):
+    """A command: its section in `--help`, its line there, its arguments by their names, and its module."""
+
+    section: str
+    help: str
+    arguments: tuple[str, ...] = ()
+    """Of a group, those of the commands in it; none of these takes others."""
+    module: str = ""
+    is_group: bool = False
+
+
+COMMANDS: Final[dict[str, Entry]] = {
+    "init": Entry("Author", "Make a project with an example to play with.", ("DIR",)),
+    "validate": Entry("Author", "Check saga files; call nothing.", ("FILE…",)),
+    "plan": Entry("Author", "Every call of a run, and what a failure would undo; call nothing.", ("FILE",)),
+    "graph": Entry("Author", "The steps as a picture: text, Mermaid or DOT.", ("FILE",)),
+    "tools": Entry("Author", "List what steps can call, or show one tool.", ("TOOL",)),
+    "run": Entry("Operate", "Start a saga and follow it to its end.", ("FILE",)),
+    "resume": Entry("Operate", "Carry on with a run that was interrupted, or with --all of them.", ("RUN",)),
+    "rollback": Entry("Operate", "Undo what a run has done.", ("RUN",)),
+    "cancel": Entry("Operate", "Turn a run around before its pivot.", ("RUN",)),
+    "terminate": Entry("Operate", "End a run as it stands; nothing is undone.", ("RUN",)),
+    "dlq": Entry("Operate", "Dead letters: what waits for a person.", ("RUN", "STEP"), is_group=True),
+    "list": Entry("Inspect", "Runs, newest first.", module="list_runs"),
+    "show": Entry("Inspect", "One run: steps, outputs, what is left behind.", ("RUN",)),
+    "log": Entry("Inspect", "The saga log of a run, record by record.", ("RUN",)),
+    "watch": Entry("Inspect", "Follow a run that another process drives, or --all of them.", ("RUN",)),
+    "verify": Entry("Maintain", "Recompute the hash chain of the log.", ("RUN",)),
+    "schema": Entry("Maintain", "The JSON Schema of saga files, for editors."),
+    "sandbox": Entry("Maintain", "See or reset what the sandbox plugins have done.", is_group=True),
+    "completion": Entry("Maintain", "A script that completes commands, runs and sagas in your shell.", ("SHELL",)),
+    "help": Entry("Maintain", "Read a topic: saga, config, plugins, semantics, …", ("TOPIC",), module="help_topic"),
+}
+
+WITH_VALUE: Final = frozenset(
+    {"-C", "-i", "-o", "--color", "--directory", "--example", "--format", "--heartbeat", "--idempotency-key", "--input"}
+    | {"--inputs", "--limit", "--log", "--output", "--patience", "--progress", "--reason", "--run", "--saga", "--since"}
+    | {"--status", "--step", "--until"}
+)
+"""Options whose next word is their value, whatever the command."""
