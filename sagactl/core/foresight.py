@@ -193,16 +193,24 @@ def _blank_unsure(saga: Saga, unsure: set[Operation]) -> tuple[Saga, frozenset[s
 
 
 def _fill_in(saga: Saga, state: RunState, evaluator: Evaluator, unsure: set[Operation], call: Rehearsed) -> Foreseen:
-    action = call.operation.other
-    hangs = not call.is_probe and action in unsure
+    hangs = not call.is_probe and call.operation.other in unsure
     arguments = call.arguments
-    is_blank = not call.is_probe and any(action.step == each.step for each in unsure)
-    if is_blank and call.operation.direction is Direction.COMPENSATION:
-        scope = dict(undo_scope(saga, state, state.operations[action]))
-        if hangs:
-            del scope["output"]
-        arguments = render_partly(call_of(saga, call.operation).arguments, scope, evaluator)
+    is_undo = not call.is_probe and call.operation.direction is Direction.COMPENSATION
+    if is_undo and arguments == {}:  # left blank, or there are none
+        arguments = _make_arguments(saga, state, evaluator, call.operation, has_output=not hangs)
     return Foreseen(call.turn, call.operation, call.tool, arguments, call.is_probe, hangs)
+
+
+def _make_arguments(saga: Saga, state: RunState, evaluator: Evaluator, undo: Operation, *, has_output: bool) -> Json:
+    """E7: without an output that will be there, arguments that come out as null are left out."""
+    action = state.operations[undo.other]
+    scope = dict(undo_scope(saga, state, action))
+    if not has_output:
+        del scope["output"]
+    arguments = render_partly(call_of(saga, undo).arguments, scope, evaluator)
+    if action.phase is not Phase.SUCCEEDED and isinstance(arguments, dict):
+        return {name: value for name, value in arguments.items() if value is not None}
+    return arguments
 
 
 def _list_objections(saga: Saga, rehearsal: Rehearsal) -> Iterator[Foreseen]:
