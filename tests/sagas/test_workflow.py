@@ -52,7 +52,13 @@ def _release(world: Repositories) -> tuple[Result, dict[str, str]]:
     """Run the script of the job as CI does; return its outputs as well."""
     outputs = world.folder / "outputs"
     outputs.write_text("")
-    environment = {**JOB["env"], "STORE": "../store", "GITHUB_OUTPUT": str(outputs), "CI": "true"}
+    environment = {
+        **JOB["env"],
+        "STORE": "../store",
+        "GITHUB_OUTPUT": str(outputs),
+        "GITHUB_REF_NAME": "main",
+        "CI": "true",
+    }
     done = subprocess.run(
         ["bash", "-e", "-c", STEPS["Release"]["run"]],
         cwd=world.app,
@@ -94,6 +100,7 @@ def test_a_re_run_of_an_interrupted_job_completes_it(world: Repositories) -> Non
     world.hook(world.remote, "post-receive", "[ -e $BASE/fired ] || { touch $BASE/fired; kill -9 $PID; }")
     killed, _ = _release(world)
     assert killed.code == 137
+    assert "::error::interrupted" in killed.out
     done, outputs = _release(world)
     assert (done.code, outputs["status"]) == (0, "succeeded"), done.err
     assert len((world.store / "releases.jsonl").read_text().splitlines()) == 1
