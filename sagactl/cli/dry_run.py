@@ -32,6 +32,7 @@ def foresee(session: Session, row: RunRow, request: Request | None) -> Foresight
         now_ms=now_ms(),
         slots=project.config.calls_max,
         missing_tools=find_missing_tools(saga, project.toolbox),
+        missing_secrets=frozenset(project.toolbox.missing_secrets(saga.secrets)),
         is_driven=is_driven,
     )
     state, evaluator = _read(session, row), project.evaluator(saga)

@@ -42,6 +42,6 @@ def advance(saga: Saga, state: RunState, world: World, draw: Callable[[int, int]
             case MakeCall() | AskProbe():
                 record = found.intent if isinstance(found, MakeCall) else found.probe
                 calls.append(found)
-                world = World(world.now_ms, world.slots - 1, world.evaluator, world.missing_tools)
+                world = world._replace(slots=world.slots - 1)
         evolve(saga, state, record)
         records.append(record)

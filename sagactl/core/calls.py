@@ -12,6 +12,7 @@ from sagactl.core.policy import Zone, zone_of
 from sagactl.core.records import Decision, DecisionKind, Direction, Failure, Intent, Operation, Probe
 from sagactl.core.saga import PAYLOAD_BYTES_MAX, Saga
 from sagactl.core.scope import action_scope, undo_scope
+from sagactl.core.secrets import secrets_in, secrets_named
 from sagactl.core.state import OperationState, RunState, call_of, due_timers
 from sagactl.core.template import ExpressionError, render
 from sagactl.core.transitions import Phase
@@ -19,7 +20,7 @@ from sagactl.core.world import AskProbe, MakeCall, World, Write
 
 
 class Candidate(NamedTuple):
-    """A call or probe that nothing but a slot, or its missing tool, keeps from being made."""
+    """A call or probe that nothing but a slot, or its missing tool or secret, keeps from being made."""
 
     op: OperationState
     tool: str
@@ -27,11 +28,31 @@ class Candidate(NamedTuple):
 
 
 def candidates(saga: Saga, state: RunState, world: World) -> Iterator[Candidate]:
-    """Yield what could start now, first what has waited; leaves out what a missing tool would be needed for."""
+    """Yield what could start now, first what has waited; leaves out what needs a tool or a secret that is missing."""
     found = _forward(saga, state, world) if state.direction is Direction.ACTION else _backward(saga, state, world)
     for candidate in found:
-        if candidate.tool not in world.missing_tools:
+        is_there = candidate.tool not in world.missing_tools
+        if is_there and missing_secret(saga, state, world, candidate) is None:
             yield candidate
+
+
+def missing_secret(saga: Saga, state: RunState, world: World, candidate: Candidate) -> str | None:
+    """Return a secret that *candidate* needs and that can't be resolved, if any: no intent without it (E19)."""
+    if not world.missing_secrets:
+        return None
+    return next((name for name in _needed_secrets(saga, state, candidate) if name in world.missing_secrets), None)
+
+
+def _needed_secrets(saga: Saga, state: RunState, candidate: Candidate) -> Iterator[str]:
+    """Yield the secrets in the arguments: recorded ones say it themselves, others by their template."""
+    op = candidate.op
+    if candidate.is_probe:
+        return secrets_in(_probe_arguments(saga, candidate.tool, op))
+    if op.attempts > 0:
+        return secrets_in(op.arguments)
+    is_undo = op.operation.direction is Direction.COMPENSATION
+    args = state.operations[op.operation.other].arguments if is_undo else None
+    return secrets_named(call_of(saga, op.operation).arguments, args)
 
 
 def _forward(saga: Saga, state: RunState, world: World) -> Iterator[Candidate]:

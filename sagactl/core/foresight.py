@@ -43,7 +43,7 @@ from sagactl.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What a driver would find besides the log: the time, its slots, the tools that are missing, who else drives.
+    """What a driver would find besides the log: the time, its slots, what is missing, who else drives.
 
     `is_driven` says that another process drives the run: calls under way end by themselves, and are imagined to
     succeed. `calls_ended` is what a new driver knows of those of the one before it (E9).
@@ -52,6 +52,7 @@ class Situation:
     now_ms: int
     slots: int
     missing_tools: frozenset[str] = frozenset()
+    missing_secrets: frozenset[str] = frozenset()
     is_driven: bool = False
     calls_ended: bool = True
 
@@ -122,12 +123,15 @@ def foresee_resume(saga: Saga, state: RunState, evaluator: Evaluator, situation:
     imagined = _take_over(saga, state, situation)
     if state.direction is Direction.COMPENSATION or state.failing is not None:
         return _foresee_way_back(saga, state, evaluator, situation, imagined)
-    world = World(situation.now_ms, situation.slots, evaluator, situation.missing_tools)
-    turn = advance(saga, state, world, lambda floor_ms, _: floor_ms)
+    turn = advance(saga, state, _make_world(situation, evaluator), lambda floor_ms, _: floor_ms)
     calls = tuple(_foresee(0, call) for call in turn.calls)
     then = turn.then
     status = then.status if isinstance(then, Rest) else _status(state)
     return Foresight(calls, status, waits_for=then if isinstance(then, Wait) and not calls else None)
+
+
+def _make_world(situation: Situation, evaluator: Evaluator) -> World:
+    return World(situation.now_ms, situation.slots, evaluator, situation.missing_tools, situation.missing_secrets)
 
 
 def _take_over(saga: Saga, state: RunState, situation: Situation) -> set[Operation]:
@@ -168,6 +172,7 @@ def _foresee_way_back(
         now_ms=situation.now_ms,
         slots=situation.slots,
         missing_tools=situation.missing_tools,
+        missing_secrets=situation.missing_secrets,
     )
     calls = [_fill_in(saga, state, evaluator, unsure, call) for call in rehearsal.calls]
     calls += _list_objections(saga, rehearsal)

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
 
 from sagactl.core import backward
-from sagactl.core.calls import Candidate, candidates, make_call, make_probe
+from sagactl.core.calls import Candidate, candidates, make_call, make_probe, missing_secret
 from sagactl.core.canonical import Json, NotJsonError, canonical
 from sagactl.core.operators import answer_request
 from sagactl.core.policy import has_key_expired
@@ -274,8 +274,8 @@ def _finish(turn: _Turn) -> Next | None:
 
 
 def _is_held_up(turn: _Turn) -> bool:
-    """Tell whether something could go on if only its tool were there."""
-    return bool(turn.world.missing_tools) and _missing_tool(turn) is not None
+    """Tell whether something could go on if only its tool, or its secret, were there."""
+    return _find_missing(turn) is not None
 
 
 def _order_of(state: RunState) -> Callable[[Operation], int]:
@@ -305,18 +305,21 @@ def _wait(turn: _Turn) -> Wait:
     if state.in_flight:
         return Wait("call", _next_wake(turn))
     until_ms = _next_wake(turn)
-    missing = _missing_tool(turn) if turn.world.missing_tools else None
-    if missing is not None and until_ms is None:
-        return Wait("missing_tool", None, missing)
-    return Wait("timer", until_ms)
+    missing = _find_missing(turn)
+    return missing if missing is not None and until_ms is None else Wait("timer", until_ms)
 
 
-def _missing_tool(turn: _Turn) -> str | None:
-    """Return a tool that something ready waits for, if any (E16)."""
-    everything = turn.world._replace(missing_tools=frozenset())
+def _find_missing(turn: _Turn) -> Wait | None:
+    """Return what something ready waits for, a tool (E16) or a secret (E19), if anything."""
+    if not turn.world.lacks_something:
+        return None
+    everything = turn.world._replace(missing_tools=frozenset(), missing_secrets=frozenset())
     for candidate in candidates(turn.saga, turn.state, everything):
         if candidate.tool in turn.world.missing_tools:
-            return candidate.tool
+            return Wait(Cause.MISSING_TOOL, None, candidate.tool)
+        secret = missing_secret(turn.saga, turn.state, turn.world, candidate)
+        if secret is not None:
+            return Wait(Cause.MISSING_SECRET, None, secret)
     return None
 
 
@@ -328,11 +331,11 @@ def _next_wake(turn: _Turn) -> int | None:
 def _next_timer(turn: _Turn) -> int | None:
     """Return when a timer that has not come yet can change something.
 
-    What is due and doesn't start waits for an answer, which wakes the driver anyhow. Only where a tool is missing must
-    later timers be looked for behind those that are due, as their tools may be there.
+    What is due and doesn't start waits for an answer, which wakes the driver anyhow. Only where something is missing
+    must later timers be looked for behind those that are due, as what they need may be there.
     """
     first = next_timer(turn.state)
-    if first is not None and first[0] <= turn.world.now_ms and not turn.world.missing_tools:
+    if first is not None and first[0] <= turn.world.now_ms and not turn.world.lacks_something:
         return None
     return first_timer_after(turn.state, turn.world.now_ms)
 

@@ -119,6 +119,7 @@ def rehearse(
     slots: int | None = None,
     rejected: Collection[str] = (),
     missing_tools: frozenset[str] = frozenset(),
+    missing_secrets: frozenset[str] = frozenset(),
 ) -> Rehearsal:
     """Drive *state*, which is consumed, as far as it goes by itself; the actions of *rejected* steps are rejected.
 
@@ -129,7 +130,8 @@ def rehearse(
     records: list[Record] = []
     number = 0
     while True:
-        turn = advance(saga, state, World(now_ms, max(1, room), evaluator, missing_tools), lambda floor_ms, _: floor_ms)
+        world = World(now_ms, max(1, room), evaluator, missing_tools, missing_secrets)
+        turn = advance(saga, state, world, lambda floor_ms, _: floor_ms)
         records += turn.records
         for call in turn.calls:
             calls.append(_note(number, call))

@@ -231,13 +231,17 @@ def _value_of(found: Reference | Expression, scope: Scope, evaluator: Evaluator)
     if isinstance(found, Reference) and found.path[0] == "secrets":
         return {SECRET_MARK: str(found.path[1])}
     value = _evaluate(found, scope, evaluator)
-    if _names_secret(value):
+    is_recorded = isinstance(found, Reference) and found.path[0] == "args"
+    if not is_recorded and _names_secret(value):
         raise ExpressionError(f"data can't name a secret: there is a key {SECRET_MARK} in {found.text}")
     return value
 
 
 def _names_secret(value: object) -> bool:
-    """Tell whether data holds what we write for a secret: resolving it would let data choose a secret (E19, X1)."""
+    """Tell whether data holds what we write for a secret: resolving it would let data choose a secret (E19, X1).
+
+    In recorded arguments (`args`) it is no data: templates wrote it there, and an undo may use the action's secret.
+    """
     if isinstance(value, Mapping):
         return SECRET_MARK in value or any(map(_names_secret, value.values()))
     return isinstance(value, list) and any(map(_names_secret, value))

@@ -11,12 +11,18 @@ from sagactl.dataclass import dataclass
 
 
 class World(NamedTuple):
-    """The time, how many calls may start now, how to evaluate, and which pinned tools can't be called here."""
+    """The time, how many calls may start now, how to evaluate, and which tools and secrets are not to be had here."""
 
     now_ms: int
     slots: int
     evaluator: Evaluator
     missing_tools: frozenset[str] = frozenset()
+    missing_secrets: frozenset[str] = frozenset()
+
+    @property
+    def lacks_something(self) -> bool:
+        """Tell whether calls that could be made may have to wait for what isn't here."""
+        return bool(self.missing_tools or self.missing_secrets)
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ from sagactl.core.records import (
 )
 from sagactl.core.saga import Saga
 from sagactl.core.summary import summarize
-from sagactl.core.world import AskProbe, EndCalls, MakeCall, Rest, Wait, World
+from sagactl.core.world import AskProbe, EndCalls, MakeCall, Rest, Wait
 from sagactl.engine.calls import CallStarter, CallUnderWay, judge_lateness
 from sagactl.engine.clock import Clock, SystemClock
 from sagactl.engine.dispatch import Dispatcher
@@ -238,8 +238,8 @@ class Driver:
             return None
         if run.is_at_rest:
             return Why.AT_REST
-        if run.missing_tool is not None:
-            return Why.MISSING_TOOL
+        if run.held_up is not None:
+            return run.held_up[0]
         if self._stopping_since is not None:
             return Why.INTERRUPTED
         if run.is_waiting_for_timer and not self._settings.waits_for_timers:
@@ -260,7 +260,7 @@ class Driver:
             self._timetable.forget(call)
         self._slots.taken -= len(run.under_way)
         in_doubt = tuple(str(operation) for operation in run.under_way)
-        detail = run.missing_tool
+        detail = None if run.held_up is None else run.held_up[1]
         summary = summarize(run.saga, run.state)
         self._endings[run.run_id] = Ending(run.run_id, summary, why, detail, in_doubt, error)
         self._keeper.drop(run.lease)
@@ -320,8 +320,7 @@ class Driver:
         self._log.append([run.make_batch(kept)])
 
     def _advance(self, run: Run, slots: int) -> None:
-        world = World(self._now_ms(run), slots, run.evaluator, run.missing_tools)
-        turn = advance(run.saga, run.state, world, self._draw)
+        turn = advance(run.saga, run.state, run.make_world(self._now_ms(run), slots), self._draw)
         run.records += turn.records
         run.to_make += turn.calls
         self._slots.taken += len(turn.calls)
@@ -341,12 +340,8 @@ class Driver:
     def _note_wait(self, run: Run, wait: Wait) -> None:
         if wait.what == "slot":
             self._slots.queue(run.run_id)
-        if wait.what == "missing_tool":
-            run.missing_tool = wait.detail
-            failure = Failure("missing_tool", f"the tool {wait.detail} is not here, or changed")
-            self._fold(
-                run, Decision(self._now_ms(run), DecisionKind.WAITING, cause=Cause.MISSING_TOOL, failure=failure)
-            )
+        if wait.what in {Cause.MISSING_TOOL, Cause.MISSING_SECRET}:
+            self._fold(run, run.hold_up(wait, self._now_ms(run)))
             return
         is_idle = wait.what == "timer" and not run.state.in_flight
         run.is_waiting_for_timer = is_idle

@@ -17,6 +17,7 @@ class Why(StrEnum):
     AT_REST = "at_rest"
     WAITING = "waiting"
     MISSING_TOOL = "missing_tool"
+    MISSING_SECRET = "missing_secret"  # noqa: S105 - a word, no secret
     INTERRUPTED = "interrupted"
     LEASE_LOST = "lease_lost"
     BROKEN = "broken"

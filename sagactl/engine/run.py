@@ -7,15 +7,16 @@ from dataclasses import field
 
 from sagactl.core.canonical import Json
 from sagactl.core.evolve import evolve, replay
-from sagactl.core.records import Disposition, Operation, Operator, Record
+from sagactl.core.records import Cause, Decision, DecisionKind, Disposition, Failure, Operation, Operator, Record
 from sagactl.core.saga import Saga, ToolFacts
 from sagactl.core.state import RunState
 from sagactl.core.summary import summarize
 from sagactl.core.template import ExpressionError, Scope
 from sagactl.core.transitions import IllegalRecordError
-from sagactl.core.world import AskProbe, MakeCall
+from sagactl.core.world import AskProbe, MakeCall, Wait, World
 from sagactl.dataclass import dataclass
 from sagactl.engine.calls import CallUnderWay
+from sagactl.engine.ending import Why
 from sagactl.errors import DamagedLogError, InternalError, NotFoundError, PluginError
 from sagactl.log.base import Batch, Captured, Lease
 from sagactl.tools.base import Toolbox
@@ -57,6 +58,8 @@ class Run:
     skew_ms: int = 0
     """How far the run's last record lies ahead of this machine's clock."""
     missing_tools: frozenset[str] = frozenset()
+    missing_secrets: Mapping[str, str] = field(default_factory=dict)
+    """Those that can't be resolved now, each with the reason."""
     records: list[Record] = field(default_factory=list)
     to_make: list[MakeCall | AskProbe] = field(default_factory=list)
     answered: list[str] = field(default_factory=list)
@@ -66,7 +69,8 @@ class Run:
     calls_in_a_row: int = 0
     """Calls since the run last stood back for others that waited for a slot."""
     is_waiting_for_timer: bool = False
-    missing_tool: str | None = None
+    held_up: tuple[Why, str] | None = None
+    """What isn't here, and its name, where nothing goes on without it."""
     is_at_rest: bool = False
     is_released: bool = False
     """The lease was given back with the last record."""
@@ -80,6 +84,21 @@ class Run:
     def is_finished(self) -> bool:
         """Tell whether nothing is left to do for a driver once the waiting records are durable."""
         return self.is_at_rest and not self.under_way and not self.to_make
+
+    def make_world(self, now_ms: int, slots: int) -> World:
+        """Return what the core decides from besides the state; looks after the secrets of the saga (E19)."""
+        if self.saga.secrets:
+            self.missing_secrets = self.evaluator.toolbox.missing_secrets(self.saga.secrets)
+        return World(now_ms, slots, self.evaluator, self.missing_tools, frozenset(self.missing_secrets))
+
+    def hold_up(self, wait: Wait, now_ms: int) -> Decision:
+        """Note what the run waits for in vain, and return the record that says so."""
+        name, cause = str(wait.detail), Cause(wait.what)
+        self.held_up = Why(wait.what), name
+        reason = self.missing_secrets.get(name, "")
+        is_secret = cause is Cause.MISSING_SECRET
+        message = f"the secret {name}: {reason}" if is_secret else f"the tool {name} is not here, or changed"
+        return Decision(now_ms, DecisionKind.WAITING, cause=cause, failure=Failure(wait.what, message))
 
     def fold(self, record: Record) -> None:
         """Take *record* into the state and queue it for the next commit; raises InternalError for our own mistakes."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import Protocol
@@ -59,6 +59,10 @@ class Toolbox(Protocol):
 
     def check_arguments(self, facts: ToolFacts, arguments: Json) -> str | None:
         """Return what is wrong with *arguments* by the pinned schema, or None."""
+        ...
+
+    def missing_secrets(self, names: Sequence[str]) -> Mapping[str, str]:
+        """Return which of the secrets can't be resolved now, each with the reason (E19)."""
         ...
 
     def end_orphans(self, run_id: str) -> None:

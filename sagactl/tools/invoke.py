@@ -11,7 +11,7 @@ import inspect
 import math
 import re
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -108,6 +108,10 @@ class PluginToolbox:
     def check_output(self, facts: ToolFacts, output: Json) -> str | None:
         """Return what is wrong with *output* by the pinned schema, or None."""
         return compile_schema(facts.output_schema)(output)
+
+    def missing_secrets(self, names: Sequence[str]) -> Mapping[str, str]:
+        """Return which of the secrets can't be resolved now, each with the reason."""
+        return dict.fromkeys(names, "this release can't resolve it")
 
     def end_orphans(self, run_id: str) -> None:
         """End what calls of earlier drivers left running; raises BusyError where that can't be done (E17)."""

@@ -220,6 +220,7 @@ class Play:
         self.draw = draw
         self.evaluator = evaluator or Plain()
         self.missing: frozenset[str] = frozenset()
+        self.no_secrets: frozenset[str] = frozenset()
         self.under_way: dict[Operation, MakeCall | AskProbe] = {}
         self.calls: list[str] = []
         """Everything called, by name, in order; a probe is spelled with a question mark."""
@@ -235,7 +236,8 @@ class Play:
 
     def turn(self) -> Turn:
         """Let the core decide until it waits; notes the calls that it wants made."""
-        world = World(self.now, self.slots - len(self.under_way), self.evaluator, self.missing)
+        room = self.slots - len(self.under_way)
+        world = World(self.now, room, self.evaluator, self.missing, self.no_secrets)
         found = advance(self.saga, self.state, world, self.draw)
         self.records += found.records
         for call in found.calls:

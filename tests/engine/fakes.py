@@ -55,6 +55,8 @@ class FakeToolbox:
     fails_to_check: str = ""
     orphans: set[str] = field(default_factory=set)
     """Runs whose commands can't be ended."""
+    no_secrets: dict[str, str] = field(default_factory=dict)
+    """Secrets that can't be resolved, and why."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def facts(self, name: str) -> ToolFacts:
@@ -84,6 +86,9 @@ class FakeToolbox:
         if facts.name == self.fails_to_check:
             raise RuntimeError("the validator is broken")
         return None
+
+    def missing_secrets(self, names: Sequence[str]) -> Mapping[str, str]:
+        return {name: why for name, why in self.no_secrets.items() if name in names}
 
     def end_orphans(self, run_id: str) -> None:
         if run_id in self.orphans:

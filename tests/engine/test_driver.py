@@ -24,6 +24,7 @@ from sagactl.core.records import (
     Verb,
 )
 from sagactl.core.saga import Call, OnUnknown, Retry, Step
+from sagactl.core.summary import Waiting
 from sagactl.core.template import parse_template
 from sagactl.engine.ending import Why
 from sagactl.engine.settings import Committed
@@ -219,6 +220,29 @@ def test_a_missing_tool_makes_the_run_wait_and_others_go_on() -> None:
     toolbox.known["gone"] = facts
     again.adopt("run1")
     assert again.drive()["run1"].summary.status is RunStatus.SUCCEEDED
+
+
+def test_a_missing_secret_makes_the_run_wait_without_an_intent_and_others_go_on() -> None:
+    """E19: where a secret can't be resolved there is no intent; the run says which and why, and goes on when it can."""
+    first, second = make_step("a"), make_step("b", ("a",))
+    keyed = replace(second, action=replace(second.action, arguments=parse_template({"key": "${{ secrets.k }}"})))
+    saga, other = make_saga(first, keyed, secrets=("k",)), make_saga(make_step("a"))
+    log = MemoryLog()
+    toolbox = FakeToolbox({"do": lambda _: DONE}, no_secrets={"k": "the variable K is not set"})
+    driver = make_driver(log, saga, toolbox)
+    driver.create(make_new_run(saga), saga)
+    driver.create(make_new_run(other, "run2"), other)
+    endings = driver.drive()
+    assert (endings["run1"].why, endings["run1"].detail) == (Why.MISSING_SECRET, "k")
+    assert endings["run1"].summary.waiting_for == Waiting("missing_secret", "the secret k: the variable K is not set")
+    assert endings["run2"].summary.status is RunStatus.SUCCEEDED
+    intents = [stored.record for stored in log.read("run1") if isinstance(stored.record, Intent)]
+    assert [str(intent.operation) for intent in intents] == ["a"]
+    toolbox.no_secrets.clear()
+    again = make_driver(log, saga, toolbox)
+    again.adopt("run1")
+    assert again.drive()["run1"].summary.status is RunStatus.SUCCEEDED
+    assert toolbox.calls[-1][1].arguments == {"key": {"$secret": "k"}}
 
 
 def test_without_waiting_a_run_in_back_off_is_let_go_and_resumable() -> None:

@@ -36,6 +36,8 @@ OUTPUTS_MAX: Final = 12
 KEY_COLUMNS_MAX: Final = 24
 LEFT_MAX: Final = 12
 RETRIED_MAX: Final = 5
+_WAITS: Final = frozenset({Why.WAITING, Why.MISSING_TOOL, Why.MISSING_SECRET})
+_HINTS: Final = {Cause.MISSING_TOOL: "sagactl tools", Cause.MISSING_SECRET: "sagactl help secrets"}
 
 
 def render_report(scene: Scene, ending: Ending | None = None) -> str:
@@ -47,7 +49,7 @@ def render_report(scene: Scene, ending: Ending | None = None) -> str:
         return _report_interrupted(scene, summary, ending)
     if ending is not None and ending.why is Why.LEASE_LOST:
         return _report_lost(scene, summary)
-    if summary.waiting_for is not None or (ending is not None and ending.why in {Why.WAITING, Why.MISSING_TOOL}):
+    if summary.waiting_for is not None or (ending is not None and ending.why in _WAITS):
         return _report_waiting(scene, summary)
     return _report_going_on(scene, summary)
 
@@ -238,7 +240,7 @@ def _report_waiting(scene: Scene, summary: Summary) -> str:
     return join_blocks(
         headline(Mark.WAITING, f"{scene.title} {going}" + (f"; {words}" if words else ""), scene.style),
         list_facts([("done", _say_progress(scene, summary)), *_list_last_failure(scene, summary)], scene.style),
-        list_hints([*_hint_tools(summary), *_hint_going_on(scene)], scene.style),
+        list_hints([*_hint_missing(summary), *_hint_going_on(scene)], scene.style),
     )
 
 
@@ -258,9 +260,9 @@ def say_waiting(scene: Scene, summary: Summary) -> str:
     return f"{detail} goes on at {due}, in {show_duration(waiting.until_ms - scene.now_ms)}"
 
 
-def _hint_tools(summary: Summary) -> list[str]:
+def _hint_missing(summary: Summary) -> list[str]:
     waiting = summary.waiting_for
-    return ["sagactl tools"] if waiting is not None and waiting.what == Cause.MISSING_TOOL else []
+    return [hint for cause, hint in _HINTS.items() if waiting is not None and waiting.what == cause]
 
 
 def _list_last_failure(scene: Scene, summary: Summary) -> list[Fact]:

@@ -1,0 +1,97 @@
+"""Secrets in the core: references in what is recorded, and no intent for what can't be resolved (E19)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sagactl.core.canonical import Json
+from sagactl.core.records import RunStatus
+from sagactl.core.secrets import secrets_in, secrets_named
+from sagactl.core.template import parse_template
+from sagactl.core.world import MakeCall, Wait
+from tests.core.builders import Play, operation, saga
+
+KEY: Json = {"$secret": "k"}
+
+
+def make_play(**steps: Any) -> Play:
+    """Return a run of two steps of which k can't be resolved."""
+    play = Play(saga("a -> b", saga_fields={"secrets": ("k",)}, **steps))
+    play.no_secrets = frozenset({"k"})
+    return play
+
+
+def test_a_missing_secret_makes_the_run_wait_without_an_intent() -> None:
+    """E19: the step whose secret isn't there has no intent, what needs none goes on, and so does the run later."""
+    play = make_play(b={"arguments": {"key": "${{ secrets.k }}"}})
+    play.turn()
+    assert play.answer("a", "ok").then == Wait("missing_secret", None, "k")
+    assert play.state.operations[operation("b")].attempts == 0
+    play.no_secrets = frozenset()
+    assert play.run().status is RunStatus.SUCCEEDED
+    assert play.state.operations[operation("b")].arguments == {"key": KEY}
+
+
+def test_a_secret_that_goes_missing_holds_up_the_next_attempt() -> None:
+    """E19, E20: what was recorded says which secret the next attempt needs."""
+    play = make_play(a={"arguments": {"env": {"KEY": "${{ secrets.k }}"}}, "attempts": 2})
+    play.no_secrets = frozenset()
+    play.turn()
+    play.answer("a", "retry")
+    play.no_secrets = frozenset({"k"})
+    play.now = 5_000
+    assert play.turn().then == Wait("missing_secret", None, "k")
+    assert play.state.operations[operation("a")].attempts == 1
+
+
+@pytest.mark.parametrize("key", ["${{ secrets.k }}", "${{ args.who }}"])
+def test_a_missing_secret_holds_up_an_undo(key: str) -> None:
+    """E19: an undo waits for the secret it names, be it by way of the action's arguments; others aren't asked about."""
+    arguments = {"who": "${{ secrets.k }}", "id": "x"}
+    play = make_play(a={"arguments": arguments, "undo_arguments": {"key": key}})
+    play.no_secrets = frozenset()
+    play.turn()
+    play.answer("a", "ok")
+    play.no_secrets = frozenset({"k"})
+    play.answer("b", "reject")
+    assert play.last is not None
+    assert play.last.then == Wait("missing_secret", None, "k")
+    play.no_secrets = frozenset()
+    play.turn()
+    assert [each.arguments for each in play.under_way.values() if isinstance(each, MakeCall)] == [{"key": KEY}]
+
+
+def test_an_undo_that_needs_no_secret_does_not_wait_for_the_one_of_its_action() -> None:
+    """E19: only what a call needs holds it up."""
+    arguments = {"who": "${{ secrets.k }}", "id": "x"}
+    play = make_play(a={"arguments": arguments, "undo_arguments": {"id": "${{ args.id }}"}})
+    play.no_secrets = frozenset()
+    play.turn()
+    play.answer("a", "ok")
+    play.no_secrets = frozenset({"k"})
+    play.answer("b", "reject")
+    assert play.calls == ["a", "b", "a'"]
+
+
+@pytest.mark.parametrize(("argument", "is_held_up"), [("who", True), ("other", False)])
+def test_a_probe_waits_for_a_secret_that_it_is_handed(argument: str, is_held_up: bool) -> None:
+    """E6, E19: a probe gets the call's arguments that it knows by name, and waits for the secrets in those alone."""
+    play = make_play(a={"arguments": {argument: "${{ secrets.k }}"}, "probe": True})
+    play.no_secrets = frozenset()
+    play.turn()
+    play.no_secrets = frozenset({"k"})
+    play.answer("a", "lost")
+    play.now = 10_000
+    found = play.turn().then
+    assert (found == Wait("missing_secret", None, "k")) is is_held_up
+
+
+def test_the_secrets_of_a_value_are_found_at_any_depth_and_only_in_our_form() -> None:
+    """E19: `{"$secret": NAME}` and nothing else is a reference."""
+    value: Json = [{"a": KEY, "b": [{"$secret": "j"}]}, {"$secret": 1}, {"$secret": "x", "y": 1}, "$secret"]
+    assert list(secrets_in(value)) == ["k", "j"]
+    template = parse_template({"a": "${{ args.env.K }}", "b": "${{ secrets.z }}", "c": "${{ args.none[3].x }}"})
+    assert list(secrets_named(template, {"env": {"K": KEY}})) == ["k", "z"]
+    assert list(secrets_named(parse_template({"e": "${{ args }}"}), {"env": {"K": KEY}})) == ["k"]
