@@ -24,6 +24,7 @@ else:
         """Return *cls*, or a decorator, as `dataclasses.dataclass` would, but for the promises above."""
 
         def make(cls):
+            cls.__doc__ = cls.__doc__ or cls.__name__  # without one, the standard decorator spells the signature out
             made = _dataclass(init=False, repr=False, eq=False, slots=slots)(cls)
             made.__init__ = _init_later(made)
             if "__repr__" not in vars(made):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,7 +11,6 @@ from sagactl.cli.options import Output, make_app
 from sagactl.cli.select import select_run, short_id
 from sagactl.cli.session import Session, local_zone, open_session
 from sagactl.cli.streams import answer_stream, write_line
-from sagactl.cli.tail import follow_run
 from sagactl.cli.views.commands import type_resume
 from sagactl.cli.views.documents import write_record, write_records
 from sagactl.cli.views.log import (
@@ -24,9 +23,11 @@ from sagactl.cli.views.log import (
 )
 from sagactl.cli.views.text import width_of
 from sagactl.core.records import AT_REST
-from sagactl.core.saga import Saga
 from sagactl.errors import ExitCode, NotFoundError, UsageError
 from sagactl.log.base import RunRow
+
+if TYPE_CHECKING:
+    from sagactl.core.saga import Saga
 
 ITEM_COLUMNS = 4
 """What `[12]` takes behind the name of a step with items."""
@@ -82,6 +83,8 @@ def log(
 
 def _follow(session: Session, row: RunRow, chosen: LogFilter, *, detail: bool) -> int:
     """Write records as they become durable, until the run is over or nobody drives it."""
+    from sagactl.cli.tail import follow_run
+
     if session.output is Output.JSON:
         raise UsageError("a log that is followed is no single JSON value", hint="sagactl log --follow -o jsonl")
     log, tz = session.app.log(read_only=True), local_zone()

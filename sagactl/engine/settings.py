@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass as standard_dataclass
 
 from sagactl.core.limits import CALLS_MAX
 from sagactl.core.records import Record
 from sagactl.core.saga import GRACE_MS, Saga
 from sagactl.core.state import RunState
 from sagactl.core.summary import StepRow, Summary, step_rows, summarize
+from sagactl.dataclass import dataclass
 from sagactl.log.base import HEARTBEAT_MS, LEASE_MS
 
 
@@ -33,7 +34,7 @@ class Committed:
         return step_rows(self.saga, self.state)
 
 
-@dataclass(frozen=True, slots=True)
+@standard_dataclass(frozen=True, slots=True)
 class Settings:
     """How a driver behaves; the defaults are those of the contract."""
 

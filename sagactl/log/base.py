@@ -14,11 +14,11 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Final, Protocol
 
 from sagactl.core.canonical import Json
-from sagactl.core.definition import Snapshot
 from sagactl.core.records import Cause, Direction, Failure, Holder, Operation, Record, Request, RunStatus
 from sagactl.dataclass import dataclass
 
 if TYPE_CHECKING:
+    from sagactl.core.definition import Snapshot
     from sagactl.core.summary import Summary
 
 LEASE_MS: Final = 15_000

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sagactl.core.canonical import digest
 from sagactl.core.records import Holder, Record, Request
-from sagactl.core.summary import Summary
 from sagactl.dataclass import dataclass
 from sagactl.log.base import Batch, Captured, Creation, Lease, NewRun, RunRow
 from sagactl.log.chain import encode_all, genesis_hash, link
@@ -26,6 +25,9 @@ from sagactl.log.rows import (
     run_exists,
 )
 from sagactl.log.sqlite_store import Mark
+
+if TYPE_CHECKING:
+    from sagactl.core.summary import Summary
 
 _INSERT_RECORD: Final = "INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _SET_ROW: Final = (

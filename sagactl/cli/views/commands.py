@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sagactl.cli.views.words import name_place
-from sagactl.core.operators import EFFECTS, Effect, answer_request, stand_of
 from sagactl.core.records import Cause, Direction, Disposition, Operation, Request, Resolution, Verb
-from sagactl.core.saga import Saga
-from sagactl.core.state import RunState, call_of
+
+if TYPE_CHECKING:
+    from sagactl.core.saga import Saga
+    from sagactl.core.state import RunState
 
 _REASON: Final = '--reason "..."'
 
@@ -37,11 +38,15 @@ def type_letter(verb: str, run: str, operation: Operation, options: str = "") ->
 
 def type_rollback(state: RunState, run: str) -> list[str]:
     """Return the command that turns the run back, if it would accept it now without further options."""
+    from sagactl.core.operators import EFFECTS, Effect, stand_of
+
     effect, _ = EFFECTS[Verb.ROLLBACK][stand_of(state)]
     return [f"sagactl rollback {run}"] if effect is Effect.TURN_BACK else []
 
 
 def _is_accepted(saga: Saga, state: RunState, request: Request) -> bool:
+    from sagactl.core.operators import answer_request
+
     return answer_request(saga, state, request, 0).disposition is Disposition.ACCEPTED
 
 
@@ -61,6 +66,8 @@ def list_decisions(saga: Saga, state: RunState, run: str, operation: Operation) 
 
 
 def _is_safe_to_retry(saga: Saga, state: RunState, operation: Operation) -> bool:
+    from sagactl.core.state import call_of
+
     return saga.tools[call_of(saga, operation).tool].idempotent or not state.operations[operation].doubt
 
 
@@ -86,5 +93,7 @@ def _resolutions(saga: Saga, state: RunState, operation: Operation) -> list[tupl
 
 
 def _has_output(saga: Saga, operation: Operation) -> bool:
+    from sagactl.core.state import call_of
+
     schema = saga.tools[call_of(saga, operation).tool].output_schema
     return bool(schema.get("properties")) or schema.get("type") not in {None, "null"}

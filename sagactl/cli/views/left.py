@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from sagactl.cli.views.words import name_failure, name_place
-from sagactl.core.backward import Treatment, treat
 from sagactl.core.canonical import Json
 from sagactl.core.records import Cause, Direction, NotUndone, Operation
 from sagactl.core.transitions import Phase
@@ -55,6 +54,8 @@ def find_left(saga: Saga, state: RunState) -> list[Left]:
 
 def _has_effect(saga: Saga, state: RunState, operation: Operation) -> bool:
     """Tell whether there may be something to undo: an action that only looked has left nothing."""
+    from sagactl.core.backward import Treatment, treat
+
     return treat(saga, state.operations[operation]) is not Treatment.NOTHING
 
 
