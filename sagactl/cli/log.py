@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,10 +22,11 @@ from sagactl.cli.views.log import (
     render_log,
     render_log_head,
 )
+from sagactl.cli.views.spelling import spell
 from sagactl.cli.views.text import width_of
 from sagactl.core.records import AT_REST
 from sagactl.errors import ExitCode, NotFoundError, UsageError
-from sagactl.log.base import RunRow
+from sagactl.log.base import RunRow, StoredRecord
 
 if TYPE_CHECKING:
     from sagactl.core.saga import Saga
@@ -93,21 +95,28 @@ def _follow(session: Session, row: RunRow, chosen: LogFilter, *, detail: bool) -
     if session.output is Output.TEXT:
         head = render_log_head(row, short_id=short_id(log, row.run_id), tz=tz, style=session.style)
         write_line(answer_stream(), f"{head}\n")
+    write = _write_json if session.output is Output.JSONL else partial(_write_text, session, detail, columns)
     try:
         for look in follow_run(log, row.run_id):
-            for stored in chosen.choose(look.records) if session.output is Output.TEXT else look.records:
-                if session.output is Output.JSONL:
-                    write_document(write_record(stored))
-                elif detail:
-                    lines = render_details([stored], tz=tz, style=session.style)
-                    write_line(answer_stream(), "\n".join([*lines, ""]))
-                else:
-                    write_line(answer_stream(), follow_line(stored, tz=tz, style=session.style, step_columns=columns))
+            shown = look.records if session.output is Output.JSONL else chosen.choose(look.records)
+            if not all(write(stored) for stored in shown):
+                break  # whoever read the log has gone
             if not look.is_driven and look.row.status not in AT_REST:
                 session.say(f"nobody drives this run: {hint}")
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     return ExitCode.OK
+
+
+def _write_json(stored: StoredRecord) -> bool:
+    return write_line(answer_stream(), spell(write_record(stored)))
+
+
+def _write_text(session: Session, detail: bool, columns: int, stored: StoredRecord) -> bool:
+    if detail:
+        lines = render_details([stored], tz=local_zone(), style=session.style)
+        return write_line(answer_stream(), "\n".join([*lines, ""]))
+    return write_line(answer_stream(), follow_line(stored, tz=local_zone(), style=session.style, step_columns=columns))
 
 
 def _measure_steps(saga: Saga) -> int:

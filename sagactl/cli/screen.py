@@ -13,19 +13,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import signal
 import threading
 import time
 from collections.abc import Callable
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final, Self, TextIO
+from typing import Any, Final, Self, TextIO
 
-from sagactl.cli.views.text import safe, width_of
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.live import Live
+from sagactl.cli.painter import COLOR, SIZE_UNKNOWN, Painter, Terminal, write_all
+from sagactl.cli.views.text import safe
 
 BEGIN_SECONDS: Final = 0.2
 REFRESH_SECONDS: Final = 0.12
@@ -35,9 +31,7 @@ STOPPED_SECONDS: Final = 0.5
 SIGNAL_SECONDS: Final = 0.05
 """How long the signal that ended such a pause may take to be handled."""
 
-SIZE_UNKNOWN: Final = os.terminal_size((80, 24))
 _READ_BYTES: Final = 65_536
-_COLOR: Final = re.compile(r"(\x1b\[[0-9;]*m)")
 
 Draw = Callable[[os.terminal_size, bool], list[str]]
 """Makes the picture for a size; the second argument is true for the last one, which stays on the screen."""
@@ -99,12 +93,12 @@ class Screen:
         lines = self._draw(self._measure(self.descriptor), True)
         if lines:
             text = "\n".join([*lines, ""] if self._gap else lines)
-            _write_all(self.descriptor, f"{text}\n".encode(self._stream.encoding or "utf-8", "replace"))
+            write_all(self.descriptor, f"{text}\n".encode(self._stream.encoding or "utf-8", "replace"))
 
     def _draw_until_left(self) -> None:
         self._detour = detour = Detour(self._stream.fileno())
         try:
-            painter = Painter(_Terminal(detour.terminal, self._stream.encoding or "utf-8"), color=self._color)
+            painter = Painter(Terminal(detour.terminal, self._stream.encoding or "utf-8"), color=self._color)
             is_last = False
             while not is_last:
                 is_last = self._leaving.is_set()
@@ -194,116 +188,6 @@ class Detour:
 
 def make_safe(line: str) -> str:
     """Return *line* with nothing in it that a terminal obeys but colours, which end with the line."""
-    parts = _COLOR.split(line)
+    parts = COLOR.split(line)
     text = "".join(part if index % 2 else safe(part) for index, part in enumerate(parts))
     return f"{text}\x1b[0m" if len(parts) > 1 else text
-
-
-class Painter:
-    """The thin layer over rich: pictures in place of one another, lines above them."""
-
-    def __init__(self, terminal: _Terminal, *, color: bool) -> None:
-        self._terminal = terminal
-        self._console = _make_console(terminal, color=color)
-        self._live: Live | None = None
-        self._lines: list[str] = []
-        self._size = SIZE_UNKNOWN
-
-    def write_above(self, lines: list[str]) -> None:
-        """Write *lines* above the picture, where they stay."""
-        if lines:
-            from rich.text import Text
-
-            self._console.print(Text.from_ansi("\n".join(lines), overflow="fold"))
-
-    def paint(self, lines: list[str], size: os.terminal_size) -> None:
-        """Put a picture in the place of the one before."""
-        if lines == self._lines and size == self._size:
-            return
-        from rich.live import Live
-        from rich.text import Text
-
-        self._leave_wrapped_lines(size)
-        self._console.size = (size.columns, size.lines)
-        picture = Text.from_ansi("\n".join(lines), no_wrap=True, overflow="crop")
-        if self._live is None:
-            self._live = Live(
-                console=self._console,
-                auto_refresh=False,
-                redirect_stdout=False,
-                redirect_stderr=False,
-                vertical_overflow="crop",
-            )
-            self._live.start()
-        self._live.update(picture, refresh=True)
-        self._lines, self._size = lines, size
-
-    def begin_anew(self) -> None:
-        """Go below what is on the screen, by as many lines as the next picture will go up."""
-        self._terminal.write("\n" * len(self._lines))
-        self._size = SIZE_UNKNOWN
-
-    def _leave_wrapped_lines(self, size: os.terminal_size) -> None:
-        """Go up over the rows that a terminal made of lines which were too long when it became narrower."""
-        if size.columns >= self._size.columns or not self._lines:
-            return
-        widths = [width_of(_COLOR.sub("", line)) for line in self._lines]
-        extra = sum(max(0, (width - 1) // size.columns) for width in widths)
-        self._terminal.write("\r" + "\x1b[2K\x1b[1A" * min(extra, size.lines - 1))
-
-    def finish(self, *, gap: bool) -> None:
-        """Leave the last picture where it is, and go to the line below."""
-        if self._live is not None:
-            self._live.stop()
-        if gap and self._lines:
-            self._terminal.write("\n")
-
-
-class _Terminal:
-    """A text stream for rich, each write one write of the terminal; a terminal that has gone away takes anything."""
-
-    def __init__(self, descriptor: int, encoding: str) -> None:
-        self._descriptor = descriptor
-        self.encoding = encoding
-
-    def write(self, text: str) -> int:
-        _write_all(self._descriptor, text.encode(self.encoding, "replace"))
-        return len(text)
-
-    def flush(self) -> None:
-        """Do nothing: nothing is kept back."""
-
-    def isatty(self) -> bool:
-        return True
-
-    def fileno(self) -> int:
-        return self._descriptor
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    with contextlib.suppress(OSError):
-        while data:
-            data = data[os.write(descriptor, data) :]
-
-
-def _make_console(terminal: _Terminal, *, color: bool) -> Console:
-    from rich.console import Console
-
-    class Plain(Console):
-        """A console that never hides the cursor."""
-
-        def show_cursor(self, show: bool = True) -> bool:
-            return not show
-
-    return Plain(
-        file=terminal,  # type: ignore[arg-type]  # all of a text stream that rich asks for
-        force_terminal=True,
-        force_interactive=True,
-        color_system="standard" if color else None,
-        highlight=False,
-        markup=False,
-        emoji=False,
-        legacy_windows=False,
-        width=SIZE_UNKNOWN.columns,
-        height=SIZE_UNKNOWN.lines,
-    )

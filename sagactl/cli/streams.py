@@ -13,8 +13,8 @@ def answer_stream() -> IO[str]:
     return sys.stdout
 
 
-def write_line(stream: IO[str], text: str) -> None:
-    """Write *text* and a line end.
+def write_line(stream: IO[str], text: str) -> bool:
+    """Write *text* and a line end, and tell whether somebody may still read them.
 
     Characters that the stream can't hold are escaped. A reader that has gone away, or a full disk behind the stream, is
     no failure of a run: what it would have been told goes nowhere from then on.
@@ -25,6 +25,8 @@ def write_line(stream: IO[str], text: str) -> None:
         stream.flush()
     except OSError:
         silence(stream)
+        return False
+    return True
 
 
 def silence(stream: IO[str]) -> None:

@@ -326,6 +326,21 @@ def test_all_unfinished_runs_are_a_table_that_ends_with_them(project: Project) -
     assert project.run("watch", "--all").out == "no run goes on\n"
 
 
+def test_a_followed_log_ends_when_nobody_reads_it(project: Project) -> None:
+    """`log -f | head -1` doesn't stay until the run is over."""
+    process, run_id = _start_run(project, "-i", "seconds=6")
+    follower = project.start("log", run_id, "-f", "-o", "jsonl")
+    assert follower.stdout is not None
+    assert follower.stderr is not None
+    follower.stdout.readline()
+    follower.stdout.close()
+    assert follower.wait(timeout=20) == 0
+    follower.stderr.close()
+    assert process.poll() is None
+    process.kill()
+    end(process)
+
+
 def test_a_followed_log_keeps_its_columns_and_ends_with_the_run(project: Project) -> None:
     """`log -f` shows each record when it is durable, and one JSON value isn't a stream."""
     process, run_id = _start_run(project, "-i", "seconds=1")
