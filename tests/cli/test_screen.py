@@ -9,10 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from sagactl.cli.screen import BEGIN_SECONDS, Draw, Screen, make_safe
+from sagactl.cli.screen import Draw, Screen, make_safe
 from tests.cli.terminal import HIDE_CURSOR, Terminal
-
-LONG_ENOUGH = BEGIN_SECONDS + 0.3
 
 
 @contextmanager
@@ -40,20 +38,19 @@ def test_one_picture_takes_the_place_of_the_other() -> None:
     """Pictures of different heights leave nothing behind, the last one stays, and the cursor is below it."""
     with Terminal() as terminal:
         with screen(terminal, counting()) as stream:
-            time.sleep(LONG_ENOUGH + 0.6)
+            terminal.wait_for(lambda text: "picture 9 " in text)
             stream.flush()
         terminal.read()
         assert terminal.lines == ["the last picture", "stays"]
         os.write(terminal.writer, b"prompt")
         assert terminal.lines[2:] == ["prompt"]
-        assert terminal.raw.count("picture ") > 5
 
 
 def test_the_cursor_is_never_hidden() -> None:
     """Whatever kills the process, the terminal needs no mending afterwards."""
     with Terminal() as terminal:
         with screen(terminal, counting()):
-            time.sleep(LONG_ENOUGH)
+            terminal.wait_for(lambda text: "picture" in text)
         terminal.read()
         assert HIDE_CURSOR not in terminal.raw
 
@@ -72,11 +69,11 @@ def test_what_others_write_stands_above_and_obeys_nothing() -> None:
     """H27: text written to stderr meanwhile stays above the picture, whole, tamed, whoever writes it and however."""
     with Terminal() as terminal:
         with screen(terminal, counting()) as stream:
-            time.sleep(LONG_ENOUGH)
+            terminal.wait_for(lambda text: "picture" in text)
             stream.write("a warning\n")
             stream.flush()
             os.write(stream.fileno(), b"raw \x1b[2J\x1b[A\r\x9b bytes \xff\n")
-            time.sleep(0.3)
+            terminal.wait_for(lambda text: "raw" in text)
             stream.write("the end has no newline")
             stream.flush()
         assert terminal.lines == [
@@ -92,7 +89,7 @@ def test_a_flood_of_text_is_neither_lost_nor_in_the_way() -> None:
     """More text than a pipe holds comes out above, in order, and the writer only waits for its turn."""
     with Terminal(rows=50) as terminal:
         with screen(terminal, lambda _, __: ["picture"]) as stream:
-            time.sleep(LONG_ENOUGH)
+            terminal.wait_for(lambda text: "picture" in text)
             for number in range(3_000):
                 stream.write(f"line {number} {'x' * 40}\n")
                 if number % 100 == 0:
@@ -137,7 +134,7 @@ def test_a_picture_that_breaks_breaks_nothing_else() -> None:
 
     with Terminal() as terminal:
         with screen(terminal, draw) as stream:
-            time.sleep(LONG_ENOUGH)
+            terminal.wait_for(lambda text: "warning" in text)
             stream.write("said afterwards\n")
         assert terminal.lines == [
             "",
@@ -150,7 +147,7 @@ def test_a_terminal_that_goes_away_breaks_nothing() -> None:
     """A closed window is no failure of a run."""
     terminal = Terminal()
     with screen(terminal, counting()):
-        time.sleep(LONG_ENOUGH)
+        terminal.wait_for(lambda text: "picture" in text)
         terminal.stop()
         time.sleep(0.3)
     os.close(terminal.writer)
@@ -166,7 +163,7 @@ def test_the_descriptor_is_what_it_was() -> None:
         there = os.fstat(stream.fileno()).st_rdev
         open_before = _count_descriptors()
         with Screen(stream, counting(), color=False, gap=False):
-            time.sleep(LONG_ENOUGH)
+            terminal.wait_for(lambda text: "picture" in text)
             assert os.fstat(stream.fileno()).st_rdev != there
             assert not os.get_inheritable(stream.fileno())
         assert os.fstat(stream.fileno()).st_rdev == there
