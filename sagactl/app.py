@@ -135,7 +135,7 @@ class Project:
     @property
     def tool_facts(self) -> Mapping[str, ToolFacts]:
         """The facts of every tool that can be called, by name."""
-        return {name: self.registry.facts_of(name) for name in self.registry.names()}
+        return self.registry.facts
 
     def find_saga(self, name: str) -> Path:
         """Return the file that FILE means: a path, or the name of a saga in `sagas/`; raises NotFoundError."""

@@ -11,6 +11,7 @@ stays with its owner.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -243,7 +244,7 @@ def _may_be_installed() -> bool:
 
 def _may_hold_plugins(folder: Path) -> bool:
     try:
-        names = [each.name for each in folder.iterdir()]
+        names = os.listdir(folder)  # noqa: PTH208 - names are all that is wanted, of each folder at each start
     except OSError:
         return folder.is_file()
     if folder.suffix == ".egg" or any(name.endswith(".egg") for name in names):

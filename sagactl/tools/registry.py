@@ -7,8 +7,9 @@ noted, and only what depends on it can't be used.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -33,6 +34,44 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 _SEPARATORS: Final = re.compile(r"[-_.]+")
+
+
+class _Tools(Mapping[str, Tool]):
+    """Tools by name; those in *later*, which are sound, are described when they are asked for."""
+
+    def __init__(self, described: dict[str, Tool], later: Mapping[str, Callable[[], Tool]]) -> None:
+        self._described = described
+        self._later = later
+
+    def __getitem__(self, name: str) -> Tool:
+        if name not in self._described:
+            self._described[name] = self._later[name]()
+        return self._described[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._described or name in self._later
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**self._described, **self._later})
+
+    def __len__(self) -> int:
+        return len(self._described.keys() | self._later.keys())
+
+
+class _Facts(Mapping[str, ToolFacts]):
+    """The facts of tools by name."""
+
+    def __init__(self, tools: Mapping[str, Tool]) -> None:
+        self._tools = tools
+
+    def __getitem__(self, name: str) -> ToolFacts:
+        return self._tools[name].facts
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tools)
+
+    def __len__(self) -> int:
+        return len(self._tools)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +99,11 @@ class Registry:
         hint = f"did you mean {close[0]}?" if close else "sagactl tools"
         raise NotFoundError(f"no tool named {name!r}", code="missing-tool", hint=hint)
 
+    @property
+    def facts(self) -> Mapping[str, ToolFacts]:
+        """The facts of every tool that can be called."""
+        return _Facts(self.tools)
+
     def facts_of(self, name: str) -> ToolFacts:
         """Return what the core must know of a tool; raises as `tool`."""
         return self.tool(name).facts
@@ -84,11 +128,11 @@ def collect_tools(
         allowed: Distributions whose entry points may be imported; all where it is None.
         entry_points: What is installed; looked up by default.
         given: Functions with `@tool` that the program itself has; raises TypeError for any other.
-        built_in: What is always there.
+        built_in: What is always there, and sound: a tool of these is described when it is asked for.
     """
     collector = _Collector()
     for each in built_in:
-        collector.add(each)
+        collector.add_later(each)
     for own in load_functions(given):
         collector.add(own)
     for point in installed_entry_points() if entry_points is None else entry_points:
@@ -118,7 +162,17 @@ class _Collector:
         self.plugins: list[Plugin] = []
         self._broken: list[BrokenPlugin] = []
         self._found: dict[str, list[Tool]] = {}
+        self._later: dict[str, Callable[[], Tool]] = {}
         self._seen: set[int] = set()
+
+    def add_later(self, loaded: Loaded) -> None:
+        plugin, names = loaded.plugin, []
+        for function in loaded.functions:
+            place = Place(plugin.name, *_place_of(function, plugin.file))
+            for one in declarations_of(function):
+                self._later[one.name] = partial(describe_tool, one, function, place=place, version=plugin.version)
+                names.append(one.name)
+        self.plugins.append(replace(plugin, tools=tuple(names)))
 
     def add(self, loaded: Loaded | BrokenPlugin) -> None:
         if isinstance(loaded, BrokenPlugin):
@@ -147,13 +201,18 @@ class _Collector:
         return True
 
     def finish(self) -> Registry:
+        for name in self._later.keys() & self._found.keys():
+            self._found[name].insert(0, self._later.pop(name)())
         tools = {name: twins[0] for name, twins in self._found.items() if len(twins) == 1}
         for name, twins in self._found.items():
             if len(twins) > 1:
                 self._broken.append(_describe_twins(name, twins))
         for tool in tools.values():
-            self._broken.extend(_find_bad_partners(tool, self._found))
-        return Registry(tools, tuple(self.plugins), tuple(self._broken))
+            self._broken.extend(_find_bad_partners(tool, self._find))
+        return Registry(_Tools(tools, self._later), tuple(self.plugins), tuple(self._broken))
+
+    def _find(self, name: str) -> Sequence[Tool]:
+        return [self._later[name]()] if name in self._later else self._found.get(name, ())
 
 
 def _place_of(function: object, file: str) -> tuple[str, int]:
@@ -169,14 +228,14 @@ def _describe_twins(name: str, twins: list[Tool]) -> BrokenPlugin:
     return BrokenPlugin(first.plugin, first.file, first.line, message, (name,))
 
 
-def _find_bad_partners(tool: Tool, known: Mapping[str, Sequence[Tool]]) -> list[BrokenPlugin]:
+def _find_bad_partners(tool: Tool, find: Callable[[str], Sequence[Tool]]) -> list[BrokenPlugin]:
     """Return what is wrong with the tools that *tool* names; it can be called all the same, and not by its pair."""
     facts, place = tool.facts, tool.place
     partners = {"compensation": facts.compensation, "probe": facts.probe}
     return [
         BrokenPlugin(place.plugin, place.file, place.line, f"tool {facts.name!r} names the {what} {partner!r}, {wrong}")
         for what, partner in partners.items()
-        if partner is not None and (wrong := _object_to(what, known.get(partner, ()))) is not None
+        if partner is not None and (wrong := _object_to(what, find(partner))) is not None
     ]
 
 

@@ -404,3 +404,23 @@ def test_entry_point_may_be_a_function_or_a_list(tmp_path: Path, monkeypatch: py
         assert collect(None, entry_points=[point]).names() == ["good.greet"]
     wrong = EntryPoint("offers", "offers:NO_TOOLS", "sagactl.plugins")
     assert "no tool" in broken(collect(None, entry_points=[wrong])).message
+
+
+def test_built_in_tools_are_described_when_they_are_asked_for(folder: Path, tmp_path: Path) -> None:
+    """Each tool that is always there is sound, is found by name, and clashes with a plugin's like any other."""
+    from sagactl.tools.built_in import BuiltIn
+
+    built_in = BuiltIn(tmp_path, lambda: "boot").load()
+    registry = collect(None, built_in=[built_in])
+    names = registry.names()
+    assert len(names) == len(registry.tools) == len(registry.facts) > 3
+    assert registry.broken == ()
+    for name in names:
+        facts = registry.facts_of(name)
+        assert facts.name == name
+        assert name in registry.tools
+        assert {facts.compensation, facts.probe} - {None} <= set(names)
+    write(folder, twin=f"from sagactl import tool\n@tool({names[0]!r})\ndef twin() -> None: ...\n")
+    clash = collect(folder, built_in=[built_in])
+    assert names[0] not in clash.names()
+    assert "is also given by" in broken(clash).message
