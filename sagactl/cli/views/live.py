@@ -29,8 +29,8 @@ from sagactl.dataclass import dataclass
 ITEMS_APART_MAX: Final = 3
 """Items of one step that get a line of their own while they are tried again or failed."""
 
-UNDOS_TOGETHER_MIN: Final = 5
-"""The undos of so many items of one step stand on one line."""
+REASONS_PLAN_MAX: Final = 1_000
+"""In a longer rollback it isn't said why each effect waits or stays: to find out takes longer than a picture may."""
 
 STOPS_SAFELY: Final = "Ctrl-C stops safely"
 STOPS_WATCHING: Final = "Ctrl-C stops watching, not the run"
@@ -95,10 +95,8 @@ def count_progress(watched: Watched) -> str:
     """Return `2 of 6 steps done`, or `1 of 4 undone`."""
     state = watched.state
     if state.direction is Direction.COMPENSATION:
-        by_id = watched.saga.by_id
-        undos = [action for action in watched.plan if by_id[action.step].compensation is not None]
-        undone = sum(is_undone(state, action) for action in undos)
-        return f"{undone:,} of {len(undos):,} undone" if undos else "nothing to undo"
+        undone, total = sum(watched.undone_items.values()), watched.undos_total
+        return f"{undone:,} of {total:,} undone" if total else "nothing to undo"
     steps = len(watched.saga.steps)
     return f"{steps - state.unfinished:,} of {plural(steps, 'step')} done"
 
@@ -191,40 +189,40 @@ def _make_forward(watched: Watched, view: View, key: Step | Operation) -> Row:
 
 def _list_undos(watched: Watched, hot: dict[Operation, Rank]) -> Iterator[Candidate]:
     """Yield what a rollback looks at, in the order of the undo; many items of a step come as one."""
-    counts: dict[str, int] = {}
-    for action in watched.plan:
-        counts[action.step] = counts.get(action.step, 0) + 1
-    seen: set[str] = set()
-    undone = sum(is_undone(watched.state, action) for action in watched.plan)
-    for index, action in enumerate(watched.plan):
-        is_done = is_undone(watched.state, action)
-        word = "undone" if is_done else "to undo"
-        rank = hot.get(action.other, Rank.NEAR)
-        near = abs(index - undone)
-        if counts[action.step] < UNDOS_TOGETHER_MIN:
-            yield Candidate(rank, near, word, action)
+    busy: dict[str, list[Operation]] = {}
+    for operation, rank in hot.items():
+        if operation.direction is Direction.COMPENSATION and rank is not Rank.UNDER_WAY:
+            busy.setdefault(operation.step, []).append(operation.other)
+    frontier = sum(_is_key_undone(watched, key) for key in watched.undo_keys)
+    for index, key in enumerate(watched.undo_keys):
+        word = "undone" if _is_key_undone(watched, key) else "to undo"
+        near = abs(index - frontier)
+        if isinstance(key, Operation):
+            yield Candidate(hot.get(key.other, Rank.NEAR), near, word, key)
             continue
-        if action.step not in seen:
-            seen.add(action.step)
-            yield Candidate(min(rank, Rank.UNDER_WAY), near, "to undo", (action.step, counts[action.step]))
-        if rank is Rank.TROUBLE or (rank is Rank.WAITING and action.other in watched.state.operations):
-            yield Candidate(rank, near, word, action)
+        yield Candidate(Rank.UNDER_WAY, near, word, key)
+        for action in busy.get(key, [])[:ITEMS_APART_MAX]:
+            yield Candidate(hot[action.other], near, word, action)
+
+
+def _is_key_undone(watched: Watched, key: Operation | str) -> bool:
+    if isinstance(key, Operation):
+        return is_undone(watched.state, key)
+    return watched.undone_items.get(key, 0) >= watched.undos_by_step[key]
 
 
 def _why_left(watched: Watched) -> dict[tuple[str, int | None], str]:
     """Return why each effect stays or waits; looked for only where something does."""
     state = watched.state
-    if not (state.dead or state.not_undone or state.ended is not None):
+    is_anything_left = state.dead or state.not_undone or state.ended is not None
+    if not is_anything_left or len(watched.plan) > REASONS_PLAN_MAX:
         return {}
     return {(left.step, left.item): left.reason for left in find_left(watched.saga, state)}
 
 
-def _make_undo(
-    watched: Watched, view: View, reasons: dict[tuple[str, int | None], str], key: Operation | tuple[str, int]
-) -> Row:
+def _make_undo(watched: Watched, view: View, reasons: dict[tuple[str, int | None], str], key: Operation | str) -> Row:
     if isinstance(key, Operation):
         return row_of_undo(watched, key, reasons.get((key.step, key.item), ""), view.moment)
-    step_id, total = key
-    done = watched.undone_items.get(step_id, 0)
+    done, total = watched.undone_items.get(key, 0), watched.undos_by_step[key]
     mark = Mark.UNDONE if done >= total else Mark.RUNNING if done and not view.is_last else Mark.WAITING
-    return Row(mark, step_id, note=f"{draw_bar(done, total, view.style)} {done:,} of {total:,} undone")
+    return Row(mark, key, note=f"{draw_bar(done, total, view.style)} {done:,} of {total:,} undone")

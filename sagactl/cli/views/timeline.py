@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import field
 from typing import Final
@@ -22,6 +23,9 @@ from sagactl.core.saga import Saga
 from sagactl.core.state import RunState
 from sagactl.core.transitions import SETTLED_PHASES, Phase
 from sagactl.dataclass import dataclass
+
+UNDOS_TOGETHER_MIN: Final = 5
+"""The undos of so many items of one step stand on one line."""
 
 DRIVER_LOST: Final = Failure("driver_lost", "the driver ended before the answer was recorded")
 _OVER_PHASES: Final = SETTLED_PHASES | {Phase.EXHAUSTED, Phase.DEAD}
@@ -44,6 +48,12 @@ class Watched:
     first_failures: dict[Operation, Failure] = field(default_factory=dict)
     plan: dict[Operation, None] = field(default_factory=dict)
     """Actions that a rollback looks at, in the order of the undo."""
+    undo_keys: list[Operation | str] = field(default_factory=list)
+    """The same for the eye: a step that has many items in the plan comes once, by its name."""
+    undos_by_step: dict[str, int] = field(default_factory=dict)
+    """How many actions of a step the plan has."""
+    undos_total: int = 0
+    """How many actions of the plan have a compensation."""
     bad_items: dict[str, dict[Operation, None]] = field(default_factory=dict)
     """Items of a `foreach` that failed or are stuck, by step."""
     step_ended_ms: dict[str, int] = field(default_factory=dict)
@@ -75,11 +85,21 @@ class Watched:
             case Outcome(kind=kind, failure=failure) if failure is not None and kind is not OutcomeKind.PENDING:
                 self.first_failures.setdefault(record.operation, failure)
             case Decision(kind=DecisionKind.ROLLBACK, plan=plan):
-                self.plan |= dict.fromkeys(plan)
+                self._note_plan(plan)
             case _:
                 pass
         if isinstance(operation, Operation):
             self._note_operation(operation, record.at_ms)
+
+    def _note_plan(self, plan: Iterable[Operation]) -> None:
+        self.plan |= dict.fromkeys(plan)
+        self.undos_by_step = dict(Counter(action.step for action in self.plan))
+        keys = (action if self.undos_by_step[action.step] < UNDOS_TOGETHER_MIN else action.step for action in self.plan)
+        self.undo_keys = list(dict.fromkeys(keys))
+        by_id = self.saga.by_id
+        self.undos_total = sum(
+            count for step, count in self.undos_by_step.items() if by_id[step].compensation is not None
+        )
 
     def _note_operation(self, operation: Operation, at_ms: int) -> None:
         found = self.state.operations.get(operation)
