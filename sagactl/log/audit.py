@@ -4,9 +4,10 @@ What is noticed
 ---------------
 For each run: a record that was changed, removed, added, moved or swapped, by the chain; records that this release
 can't read or would have spelled otherwise; a first record that isn't the run's creation, or a second creation; a row
-that doesn't end where the records end, or tells of another saga, definition, input or key; dead letters and leases
-that don't follow from the records; a definition whose digest is another. For the database as a whole: damaged pages
-(SQLite's own check), rows without their run, and, by the witness (see `gate`), a log that is behind what was durable.
+that doesn't end where the records end, or tells of another saga, definition, input or key; dead letters, alerts and
+leases that don't follow from the records; a definition whose digest is another. For the database as a whole: damaged
+pages (SQLite's own check), rows without their run, and, by the witness (see `gate`), a log that is behind what was
+durable.
 
 What can't be noticed from within
 ---------------------------------
@@ -28,6 +29,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
+from sagactl.core.alerting import AlertBook, AlertRow
 from sagactl.core.canonical import digest
 from sagactl.core.records import (
     Disposition,
@@ -75,6 +77,8 @@ class Evidence:
     letters: tuple[Letter, ...]
     fence: int
     """The fence of the lease table, 0 where nobody ever claimed the run."""
+    alerts: tuple[AlertRow, ...]
+    """The run's messages in the outbox, in order; how far they were delivered is no matter of the records."""
 
 
 class _Folding:
@@ -88,6 +92,7 @@ class _Folding:
         self.ended: RunStatus | None = None
         self.open: dict[Operation, Letter] = {}
         self.closed: list[Letter] = []
+        self.alerts = AlertBook()
 
     def take(self, seq: int, head: str, record: Record) -> str | None:
         """Take a record in; return what is wrong with its place."""
@@ -107,6 +112,7 @@ class _Folding:
         elif isinstance(record, Operator) and _turns_back(record):
             self.ended = None
         self._apply(seq, record)
+        self.alerts.take(seq, record, has_letters=bool(self.open))
         return None
 
     def _apply(self, seq: int, record: Record) -> None:
@@ -192,4 +198,10 @@ def _compare(folding: _Folding, created: RunCreated, evidence: Evidence) -> list
         problems.append((None, f"the lease has fence {evidence.fence}, the records {folding.fence}"))
     if evidence.letters != folding.letters():
         problems.append((None, "the dead letters are not those of the records"))
+    if sorted(evidence.alerts, key=_place_of) != sorted(folding.alerts.rows, key=_place_of):
+        problems.append((None, "the alerts are not those of the records"))
     return problems
+
+
+def _place_of(row: AlertRow) -> tuple[int, str]:
+    return row.seq, row.reason

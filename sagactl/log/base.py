@@ -19,6 +19,7 @@ from sagactl.dataclass import dataclass
 
 if TYPE_CHECKING:
     from sagactl.core.definition import Snapshot
+    from sagactl.core.outbox import Outbox
     from sagactl.core.summary import Summary
 
 LEASE_MS: Final = 15_000
@@ -174,6 +175,11 @@ class Verification:
 class Log(Protocol):
     """The saga log."""
 
+    @property
+    def outbox(self) -> Outbox:
+        """What goes out: alerts with their deliveries, and how far each target of events has come."""
+        ...
+
     def create(self, new: NewRun, *, holder: Holder | None) -> Creation:
         """Create the run and, with a *holder*, claim it in the same transaction.
 
@@ -251,7 +257,7 @@ class Log(Protocol):
         ...
 
     def verify(self, run_id: str | None = None) -> Verification:
-        """Recompute every hash of one run or all, and compare rows, leases and dead letters with the records."""
+        """Recompute every hash of one run or all, and compare rows, leases, dead letters and alerts with them."""
         ...
 
     def close(self) -> None:

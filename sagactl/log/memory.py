@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field, replace
 from functools import partial
 
+from sagactl.core.alerting import AlertBook
 from sagactl.core.canonical import Json, digest
 from sagactl.core.records import AT_REST, Holder, Record, Request, RunStatus
 from sagactl.dataclass import dataclass
@@ -34,6 +35,7 @@ from sagactl.log.codec import decode, decode_request, encode_request
 from sagactl.log.definitions import check_definition, definition_lost
 from sagactl.log.effects import CloseLetters, OpenLetter, row_effect
 from sagactl.log.leases import Granted, LeaseClock, Standing, grant, judge, set_wall_clock
+from sagactl.log.memory_outbox import MemoryOutbox
 from sagactl.log.rows import (
     FOUND_MAX,
     busy,
@@ -61,6 +63,7 @@ class _Run:
     answered: set[str] = field(default_factory=set)
     captured: list[Captured] = field(default_factory=list)
     captured_bytes: int = 0
+    alerts: AlertBook = field(default_factory=AlertBook)
 
 
 class MemoryLog:
@@ -73,6 +76,7 @@ class MemoryLog:
         self._definitions: dict[str, str] = {}
         self._letters: list[DeadLetter] = []
         self._asked: list[tuple[str, str]] = []
+        self.outbox = MemoryOutbox(self._lock, self._oldest_first, self._follow)
 
     def create(self, new: NewRun, *, holder: Holder | None) -> Creation:
         """Create the run and, with a *holder*, claim it; see the protocol."""
@@ -182,7 +186,7 @@ class MemoryLog:
             run.links += links
             run.row = next_row(run.row, batch.summary, last.at_ms, last.seq, last.hash)
             for placed in links:
-                self._apply(run.row, decode(placed.encoded), placed.seq)
+                self._apply(run, decode(placed.encoded), placed.seq)
         for each in batch.captured:
             text, size = cut_captured(each.text, run.captured_bytes)
             if size > 0:
@@ -190,7 +194,13 @@ class MemoryLog:
                 run.captured_bytes += size
         run.answered.update(batch.answered)
 
-    def _apply(self, row: RunRow, record: Record, seq: int) -> None:
+    def _apply(self, run: _Run, record: Record, seq: int) -> None:
+        self._apply_to_letters(run.row, record, seq)
+        has_letters = any(each.run_id == run.row.run_id and each.closed_at_ms is None for each in self._letters)
+        run.alerts.take(seq, record, has_letters=has_letters)
+        self.outbox.note(run.row, run.alerts)
+
+    def _apply_to_letters(self, row: RunRow, record: Record, seq: int) -> None:
         is_open = [letter.run_id == row.run_id and letter.closed_at_ms is None for letter in self._letters]
         match row_effect(record):
             case OpenLetter(operation, reason, failure, at_ms):
@@ -208,10 +218,14 @@ class MemoryLog:
     def read(self, run_id: str, *, after_seq: int = 0) -> Iterator[StoredRecord]:
         """Yield the records in order, each verified."""
         with self._lock:
-            links = list(self._find(run_id).links)
+            found = self._follow(run_id, after_seq)
+        yield from found
+
+    def _follow(self, run_id: str, after_seq: int) -> list[StoredRecord]:
+        links = self._find(run_id).links
         start = min(max(after_seq, 0), len(links))
         head = links[start - 1].hash if start > 0 else genesis_hash(run_id)
-        yield from follow(run_id, start, head, links[start:])
+        return list(follow(run_id, start, head, links[start:]))
 
     def definition(self, digest: str) -> dict[str, Json]:
         """Return a definition by its digest."""
@@ -225,6 +239,9 @@ class MemoryLog:
         """Return the row of one run."""
         with self._lock:
             return self._find(run_id).row
+
+    def _oldest_first(self) -> list[RunRow]:
+        return [run.row for run in self._runs.values()]
 
     def _newest_first(self) -> list[RunRow]:
         return [run.row for run in reversed(self._runs.values())]
@@ -307,7 +324,7 @@ class MemoryLog:
             for each in self._letters
             if each.run_id == run_id
         )
-        return Evidence(run.row, letters, run.fence)
+        return Evidence(run.row, letters, run.fence, tuple(run.alerts.rows))
 
     def close(self) -> None:
         """Keep everything: who holds this log can go on reading it."""

@@ -16,7 +16,8 @@ How it is divided
 -----------------
 This module has the protocol's methods and no SQL. `sqlite_write` and `sqlite_read` have the statements, as plain
 functions over a connection; `sqlite_store` the transactions; `chain` and `codec` what a record is; `effects` what it
-does to dead letters; `leases` what a lease is worth; `verify` the audit. `memory` is the same log without a disk.
+does to dead letters; `sqlite_outbox` what goes out; `leases` what a lease is worth; `verify` the audit. `memory` is the
+same log without a disk.
 
 What is deliberately not done: no pool of connections (one writer, and reads are short), no cache of rows (the row is
 read in the transaction that checks it), no statement by an ORM or by sqlite-utils on the way of an append.
@@ -26,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from sagactl.core.canonical import Json
 from sagactl.core.records import Holder, Request
@@ -52,6 +53,9 @@ from sagactl.log.sqlite_open import BUSY_MS, Connect, connect_plainly
 from sagactl.log.sqlite_reading import ReadingStore, Store
 from sagactl.log.sqlite_store import Work, WritingStore
 from sagactl.log.sqlite_write import EncodedBatch, Head
+
+if TYPE_CHECKING:
+    from sagactl.log.sqlite_outbox import SqliteOutbox
 
 T = TypeVar("T")
 
@@ -91,6 +95,13 @@ class SqliteLog:
         if self._writer is None:
             raise StorageError(f"the log {self.path} was opened only to read", code="read-only")
         return self._writer.write(work)
+
+    @property
+    def outbox(self) -> SqliteOutbox:
+        """Return what goes out of this log."""
+        from sagactl.log.sqlite_outbox import SqliteOutbox
+
+        return SqliteOutbox(self._store, self._write)
 
     def create(self, new: NewRun, *, holder: Holder | None) -> Creation:
         """Create the run and, with a *holder*, claim it; see the protocol."""

@@ -173,7 +173,7 @@ def list_dead_letters(connection: sqlite3.Connection, run_id: str | None, *, is_
 def make_letter(row: Sequence[Any]) -> DeadLetter:
     """Build a dead letter from its row."""
     run_id, saga, seq, step, item, direction, reason, failure, opened_at_ms, closed_at_ms = row
-    operation = Operation(step, item, _word(Direction, direction))
+    operation = Operation(step, item, word_of(Direction, direction))
     return DeadLetter(run_id, saga, seq, operation, reason, decode_failure(failure), opened_at_ms, closed_at_ms)
 
 
@@ -185,7 +185,7 @@ def list_captured(connection: sqlite3.Connection, run_id: str) -> list[Captured]
         "SELECT step, item, direction, attempt, text FROM captured WHERE run_id = ? ORDER BY number", (run_id,)
     )
     return [
-        Captured(Operation(step, item, _word(Direction, direction)), attempt, text)
+        Captured(Operation(step, item, word_of(Direction, direction)), attempt, text)
         for step, item, direction, attempt, text in found.fetchall()
     ]
 
@@ -194,9 +194,9 @@ def _make_row(row: Sequence[Any]) -> RunRow:
     cause, failure = row[5], row[6]
     values = [
         *row[:3],
-        _word(RunStatus, row[3]),
-        _word(Direction, row[4]),
-        None if cause is None else _word(Cause, cause),
+        word_of(RunStatus, row[3]),
+        word_of(Direction, row[4]),
+        None if cause is None else word_of(Cause, cause),
         decode_failure(failure),
         *row[7:20],
         None if row[20] is None else Holder(*row[20:24]),
@@ -204,7 +204,8 @@ def _make_row(row: Sequence[Any]) -> RunRow:
     return RunRow(*values)
 
 
-def _word(words: Any, text: object) -> Any:
+def word_of(words: Any, text: object) -> Any:
+    """Return the member of *words* that *text* names; raises DamagedLogError."""
     try:
         return words(text)
     except ValueError:

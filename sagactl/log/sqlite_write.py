@@ -24,6 +24,7 @@ from sagactl.log.rows import (
     no_run,
     run_exists,
 )
+from sagactl.log.sqlite_alerts import write_alerts
 from sagactl.log.sqlite_store import Mark
 
 if TYPE_CHECKING:
@@ -137,6 +138,7 @@ def _append_records(connection: sqlite3.Connection, encoded: EncodedBatch, befor
     for record, placed in zip(batch.records, links, strict=True):
         if type(record) in WITH_EFFECTS:
             _apply_effect(connection, run_id, record, placed.seq)
+            write_alerts(connection, run_id, record, placed.seq)
     return after
 
 

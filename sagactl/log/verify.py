@@ -13,6 +13,7 @@ from sagactl.log.base import Finding, Verification
 from sagactl.log.chain import Link
 from sagactl.log.definitions import check_definition, definition_lost
 from sagactl.log.migrate import use_sqlite_utils
+from sagactl.log.sqlite_outbox import read_alerts
 from sagactl.log.sqlite_read import PAGE_RECORDS, make_letter, read_row
 from sagactl.log.sqlite_reading import Store
 
@@ -104,6 +105,7 @@ def _read_evidence(connection: sqlite3.Connection, run_id: str) -> Evidence:
             for each in found
         ),
         fence=fences[0] if fences else 0,
+        alerts=read_alerts(connection, run_id),
     )
 
 

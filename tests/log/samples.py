@@ -110,6 +110,16 @@ def rollback(at_ms: int = 5_000) -> Decision:
     return Decision(at_ms, DecisionKind.ROLLBACK, cause=Cause.STEP_FAILED, plan=(STEP,))
 
 
+def stuck(at_ms: int = 4_500) -> Decision:
+    """Return the decision that a person must act."""
+    return Decision(at_ms, DecisionKind.STUCK, cause=Cause.FORWARD_STUCK)
+
+
+def alert(operation: Operation | None = STEP, at_ms: int = 3_500) -> Decision:
+    """Return the decision to tell a person that *operation* keeps failing, or without one that time is over."""
+    return Decision(at_ms, DecisionKind.ALERT, cause=None if operation else Cause.TIMEOUT, operation=operation)
+
+
 def answered(
     request_id: str,
     verb: Verb = Verb.RETRY,

@@ -13,10 +13,11 @@ from sagactl.log.sqlite import SqliteLog
 from tests.log.conftest import Open
 from tests.log.contract import LogContract
 from tests.log.lease_contract import LeaseContract
+from tests.log.outbox_contract import OutboxContract
 from tests.log.samples import Time, add, intent, outcome, start
 
 
-class TestMemory(LogContract, LeaseContract):
+class TestMemory(LogContract, LeaseContract, OutboxContract):
     """The log without a disk."""
 
     @pytest.fixture
@@ -25,7 +26,7 @@ class TestMemory(LogContract, LeaseContract):
         return MemoryLog(lease_clock=time.clock())
 
 
-class TestSqlite(LogContract, LeaseContract):
+class TestSqlite(LogContract, LeaseContract, OutboxContract):
     """The log in a file."""
 
     @pytest.fixture

@@ -102,21 +102,45 @@ CREATE TABLE dead_letters (
 CREATE UNIQUE INDEX dead_letters_open ON dead_letters (run_id, step, ifnull(item, -1), direction)
   WHERE closed_at_ms IS NULL;
 
--- Messages to the outside, written with the record that causes them, delivered at least once under their id.
+-- Alerts: a row if and only if its record exists. `opened_seq` is the record that raised what this one says is over.
 CREATE TABLE outbox (
   number INTEGER PRIMARY KEY,
-  id TEXT NOT NULL UNIQUE,
   run_id TEXT NOT NULL REFERENCES runs (run_id) ON DELETE CASCADE,
   seq INTEGER NOT NULL,
-  kind TEXT NOT NULL,
-  body TEXT NOT NULL,
+  reason TEXT NOT NULL,
+  opened_seq INTEGER NOT NULL,
   created_at_ms INTEGER NOT NULL,
-  attempts INTEGER NOT NULL DEFAULT 0,
-  due_ms INTEGER NOT NULL,
-  delivered_at_ms INTEGER
+  is_open INTEGER NOT NULL,
+  finished_at_ms INTEGER,
+  UNIQUE (run_id, seq, reason)
 );
 
-CREATE INDEX outbox_due ON outbox (due_ms) WHERE delivered_at_ms IS NULL;
+CREATE UNIQUE INDEX outbox_open ON outbox (run_id, reason) WHERE is_open = 1;
+
+CREATE INDEX outbox_pending ON outbox (number) WHERE finished_at_ms IS NULL;
+
+-- How far each message has come at each channel that was ever tried.
+CREATE TABLE deliveries (
+  number INTEGER NOT NULL REFERENCES outbox (number) ON DELETE CASCADE,
+  channel TEXT NOT NULL,
+  state TEXT NOT NULL,
+  attempts INTEGER NOT NULL,
+  due_ms INTEGER NOT NULL,
+  delivered_at_ms INTEGER,
+  error TEXT,
+  PRIMARY KEY (number, channel)
+) WITHOUT ROWID;
+
+-- How far each target has seen the records of each run: they are durable and in order, so a number is all it takes.
+CREATE TABLE cursors (
+  run_id TEXT NOT NULL REFERENCES runs (run_id) ON DELETE CASCADE,
+  target TEXT NOT NULL,
+  seq INTEGER NOT NULL,
+  attempts INTEGER NOT NULL,
+  due_ms INTEGER NOT NULL,
+  error TEXT,
+  PRIMARY KEY (run_id, target)
+) WITHOUT ROWID;
 
 -- What calls printed, up to a limit for each run; total_bytes counts it.
 CREATE TABLE captured (

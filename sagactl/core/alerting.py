@@ -1,0 +1,126 @@
+"""Which record tells a person something, and which says that it is over: one pure function over records.
+
+An alert is a message that exists if and only if its record does: the log writes it in the record's own transaction, and
+`verify` computes it again. Its id is made of run, record and reason alone, so whoever is told twice after a crash can
+tell that it was one alert.
+
+A run has at most one open alert for a reason. A thousand items that end in dead letters are one alert and not a
+thousand: what it says is read from the log when it is sent. It is over when its reason is gone, and then a second
+message says so, but for notices, which only tell what has happened.
+"""
+
+from __future__ import annotations
+
+from dataclasses import field, replace
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+from sagactl.core.records import (
+    Decision,
+    DecisionKind,
+    Disposition,
+    Ended,
+    Operator,
+    Record,
+    Verb,
+)
+from sagactl.dataclass import dataclass
+
+
+class Reason(StrEnum):
+    """Why a person is told."""
+
+    STUCK = "stuck"
+    DEAD_LETTER = "dead_letter"
+    KEEPS_FAILING = "keeps_failing"
+    RUN_TIMEOUT = "run_timeout"
+    REQUEST_VOID = "request_void"
+
+
+NOTICES: Final = frozenset({Reason.REQUEST_VOID})
+"""Reasons that are never over: nobody waits for a message that says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Raise:
+    """An alert is raised, unless the run has an open one for the reason."""
+
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Resolve:
+    """Open alerts for these reasons are over; with `needs_no_letters` only if no dead letter of the run is open."""
+
+    reasons: frozenset[Reason]
+    needs_no_letters: bool = False
+
+
+AlertEffect: TypeAlias = Raise | Resolve
+
+_ALL: Final = Resolve(frozenset(Reason))
+_AWAKE: Final = Resolve(frozenset({Reason.STUCK}))
+_ANSWERED: Final = Resolve(frozenset({Reason.DEAD_LETTER, Reason.KEEPS_FAILING}), needs_no_letters=True)
+
+
+def alert_effects(record: Record) -> tuple[AlertEffect, ...]:
+    """Return what *record* does to the alerts of its run, after what it does to the dead letters."""
+    match record:
+        case Decision():
+            return _of_decision(record)
+        case Ended():
+            return (_ALL,)
+        case Operator(disposition=Disposition.VOID):
+            return (Raise(Reason.REQUEST_VOID),)
+        case Operator(disposition=Disposition.ACCEPTED):
+            return (_AWAKE, _ANSWERED) if record.request.verb in {Verb.RETRY, Verb.RESOLVE} else (_AWAKE,)
+        case _:
+            return ()
+
+
+def _of_decision(record: Decision) -> tuple[AlertEffect, ...]:
+    if record.kind is DecisionKind.ROLLBACK:
+        return (_ALL,)
+    if record.kind is DecisionKind.ALERT:
+        return (Raise(Reason.RUN_TIMEOUT if record.operation is None else Reason.KEEPS_FAILING),)
+    reason = {DecisionKind.STUCK: Reason.STUCK, DecisionKind.DEAD_LETTER: Reason.DEAD_LETTER}.get(record.kind)
+    return () if reason is None else (Raise(reason),)
+
+
+@dataclass(frozen=True, slots=True)
+class AlertRow:
+    """A message of the outbox as the records make it; `opened_seq` is another record's where it says that one is over.
+
+    `is_open` holds for a message that raised an alert that is not over.
+    """
+
+    seq: int
+    reason: Reason
+    opened_seq: int
+    created_at_ms: int
+    is_open: bool
+
+
+@dataclass(slots=True)
+class AlertBook:
+    """The messages of one run by its records, in order."""
+
+    rows: list[AlertRow] = field(default_factory=list)
+
+    def take(self, seq: int, record: Record, *, has_letters: bool) -> None:
+        """Take the next record in; *has_letters* tells whether a dead letter is open after it."""
+        for effect in alert_effects(record):
+            match effect:
+                case Raise(reason):
+                    if not any(row.is_open and row.reason is reason for row in self.rows):
+                        self.rows.append(AlertRow(seq, reason, seq, record.at_ms, is_open=True))
+                case Resolve(reasons, needs_no_letters):
+                    if not (needs_no_letters and has_letters):
+                        self._resolve(seq, reasons, record.at_ms)
+
+    def _resolve(self, seq: int, reasons: frozenset[Reason], at_ms: int) -> None:
+        for place, row in enumerate(list(self.rows)):
+            if row.is_open and row.reason in reasons:
+                self.rows[place] = replace(row, is_open=False)
+                if row.reason not in NOTICES:
+                    self.rows.append(AlertRow(seq, row.reason, row.seq, at_ms, is_open=False))

@@ -1,0 +1,130 @@
+"""The outbox of a log without a disk: the same plan of claims over lists."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from sagactl.core.alerting import AlertBook
+from sagactl.core.outbox import (
+    LEASE_MS,
+    PENDING_MAX,
+    Channels,
+    Cursor,
+    Delivery,
+    DeliveryState,
+    EventPage,
+    Message,
+    claim_next,
+    is_finished,
+    next_due,
+)
+from sagactl.log.base import RunRow, StoredRecord
+
+
+class MemoryOutbox:
+    """The outbox of one `MemoryLog`, under that log's lock; see the protocol."""
+
+    def __init__(
+        self,
+        lock: threading.Lock,
+        rows: Callable[[], list[RunRow]],
+        read: Callable[[str, int], list[StoredRecord]],
+    ) -> None:
+        self._lock = lock
+        self._rows = rows
+        self._read = read
+        self._messages: list[Message] = []
+        self._cursors: dict[tuple[str, str], Cursor] = {}
+
+    def note(self, row: RunRow, book: AlertBook) -> None:
+        """Take over what *book* says of the run of *row*; its log holds the lock."""
+        known = {message.id: place for place, message in enumerate(self._messages)}
+        for each in book.rows:
+            message = Message(
+                0, row.run_id, row.saga, each.seq, each.reason, each.opened_seq, each.created_at_ms, each.is_open, None
+            )
+            place = known.get(message.id)
+            if place is None:
+                self._messages.append(replace(message, number=len(self._messages) + 1))
+            else:
+                self._messages[place] = replace(self._messages[place], is_open=each.is_open)
+
+    def messages(self, *, run_id: str | None = None, is_pending: bool = True) -> list[Message]:
+        """Return messages, oldest first."""
+        with self._lock:
+            return [
+                message
+                for message in self._messages
+                if run_id in {None, message.run_id} and not (is_pending and message.finished_at_ms is not None)
+            ]
+
+    def _pending(self) -> list[Message]:
+        return [message for message in self._messages if message.finished_at_ms is None][:PENDING_MAX]
+
+    def claim(self, channels: Channels, channel: str, now_ms: int) -> Message | None:
+        """Return the next message for *channel*, or None."""
+        with self._lock:
+            plan = claim_next(self._pending(), self._messages, channels, channel, now_ms)
+            for step in plan.steps:
+                self._messages[step.message.number - 1] = step.message
+            for message in plan.finished:
+                self._finish(message.number, now_ms)
+            return plan.claimed
+
+    def _finish(self, number: int, now_ms: int) -> None:
+        self._messages[number - 1] = replace(self._messages[number - 1], finished_at_ms=now_ms)
+
+    def settle(self, number: int, delivery: Delivery, channels: Channels, now_ms: int) -> None:
+        """Write down what came of sending a message."""
+        with self._lock:
+            message = self._messages[number - 1]
+            before = message.at(delivery.channel)
+            if before is not None and before.state is DeliveryState.DELIVERED:
+                return
+            others = [each for each in message.deliveries if each.channel != delivery.channel]
+            deliveries = tuple(sorted([*others, delivery], key=lambda each: each.channel))
+            self._messages[number - 1] = replace(message, deliveries=deliveries)
+            if is_finished(self._messages[number - 1], channels):
+                self._finish(number, now_ms)
+
+    def next_due_ms(self, channels: Channels, channel: str) -> int | None:
+        """Return when *channel* may have something to do."""
+        with self._lock:
+            return next_due(self._pending(), channels[channel], channel)
+
+    def claim_events(
+        self, target: str, now_ms: int, *, records_max: int, run_ids: Sequence[str] | None
+    ) -> EventPage | None:
+        """Return what *target* has not seen of one run."""
+        with self._lock:
+            for row in self._rows():
+                cursor = self._cursor(target, row)
+                is_asked_for = run_ids is None or row.run_id in run_ids
+                if is_asked_for and cursor.seq < row.seq and cursor.due_ms <= now_ms:
+                    claimed = replace(cursor, attempts=cursor.attempts + 1, due_ms=now_ms + LEASE_MS, error=None)
+                    self._cursors[target, row.run_id] = claimed
+                    stored = self._read(row.run_id, cursor.seq)[:records_max]
+                    records = tuple((each.seq, each.record, each.hash) for each in stored)
+                    return EventPage(row.run_id, row.saga, records, cursor.attempts)
+        return None
+
+    def _cursor(self, target: str, row: RunRow) -> Cursor:
+        found = self._cursors.get((target, row.run_id)) or Cursor(target, row.run_id, row.saga, 0, 0)
+        return replace(found, head=row.seq)
+
+    def settle_events(
+        self, target: str, run_id: str, seq: int, *, due_ms: int = 0, attempts: int = 0, error: str | None = None
+    ) -> None:
+        """Write down that *target* has seen the run up to *seq*."""
+        with self._lock:
+            found = self._cursors[target, run_id]
+            if found.seq <= seq:
+                self._cursors[target, run_id] = replace(found, seq=seq, attempts=attempts, due_ms=due_ms, error=error)
+
+    def cursors(self, target: str) -> list[Cursor]:
+        """Return the runs of which *target* has not seen everything."""
+        with self._lock:
+            found = [self._cursor(target, row) for row in self._rows()]
+            return [cursor for cursor in found if cursor.seq < cursor.head]

@@ -1,0 +1,257 @@
+"""The outbox of a log in SQLite, for whoever delivers: `sqlite_alerts` writes the messages, with their records.
+
+A claim looks first without a transaction, so that a deliverer with nothing to do costs a read.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from sagactl.core.alerting import AlertRow, Reason
+from sagactl.core.outbox import (
+    LEASE_MS,
+    PENDING_MAX,
+    Channels,
+    Cursor,
+    Delivery,
+    DeliveryState,
+    EventPage,
+    Message,
+    claim_next,
+    is_finished,
+    next_due,
+)
+from sagactl.log.chain import Link, follow, genesis_hash
+from sagactl.log.rows import is_unicode
+from sagactl.log.sqlite_read import word_of
+from sagactl.log.sqlite_reading import Store
+from sagactl.log.sqlite_store import Mark, Work
+
+T = TypeVar("T")
+
+_MESSAGE: Final = (
+    "SELECT outbox.number, outbox.run_id, runs.saga, outbox.seq, reason, opened_seq, outbox.created_at_ms, is_open,"
+    " finished_at_ms FROM outbox JOIN runs ON runs.run_id = outbox.run_id"
+)
+
+
+class SqliteOutbox:
+    """The outbox of one database; see the protocol."""
+
+    def __init__(self, store: Store, write: Callable[[Work[Any]], Any]) -> None:
+        self._store = store
+        self._write = write
+
+    def messages(self, *, run_id: str | None = None, is_pending: bool = True) -> list[Message]:
+        """Return messages, oldest first."""
+        if run_id is not None and not is_unicode(run_id):
+            return []
+        condition = "finished_at_ms IS NULL" if is_pending else "1"
+        values = () if run_id is None else (run_id,)
+        query = f"{_MESSAGE} WHERE {condition}{'' if run_id is None else ' AND outbox.run_id = ?'}"
+        return self._store.read(
+            lambda connection: _read_messages(connection, f"{query} ORDER BY outbox.number", values)
+        )
+
+    def claim(self, channels: Channels, channel: str, now_ms: int) -> Message | None:
+        """Return the next message for *channel*, or None."""
+        due_ms = self.next_due_ms(channels, channel)
+        if due_ms is None or due_ms > now_ms:
+            return None
+        claimed: Message | None = self._write(lambda connection: _claim(connection, channels, channel, now_ms))
+        return claimed
+
+    def settle(self, number: int, delivery: Delivery, channels: Channels, now_ms: int) -> None:
+        """Write down what came of sending a message."""
+        self._write(lambda connection: _settle(connection, number, delivery, channels, now_ms))
+
+    def next_due_ms(self, channels: Channels, channel: str) -> int | None:
+        """Return when *channel* may have something to do."""
+        pending = self._store.read(_read_pending)
+        return next_due(pending, channels[channel], channel)
+
+    def claim_events(
+        self, target: str, now_ms: int, *, records_max: int, run_ids: Sequence[str] | None
+    ) -> EventPage | None:
+        """Return what *target* has not seen of one run."""
+        behind = self._store.read(lambda connection: _read_behind(connection, target, now_ms, run_ids))
+        pages = (self._write(partial(_claim_run, target, run_id, now_ms, records_max)) for run_id in behind)
+        return next((page for page in pages if page is not None), None)
+
+    def settle_events(
+        self, target: str, run_id: str, seq: int, *, due_ms: int = 0, attempts: int = 0, error: str | None = None
+    ) -> None:
+        """Write down that *target* has seen the run up to *seq*."""
+        values = (seq, attempts, due_ms, error, run_id, target)
+        self._write(lambda connection: _move_cursor(connection, values))
+
+    def cursors(self, target: str) -> list[Cursor]:
+        """Return the runs of which *target* has not seen everything."""
+        return self._store.read(lambda connection: _read_cursors(connection, target))
+
+
+def read_alerts(connection: sqlite3.Connection, run_id: str) -> tuple[AlertRow, ...]:
+    """Return a run's messages as its records must have made them."""
+    query = "SELECT seq, reason, opened_seq, created_at_ms, is_open FROM outbox WHERE run_id = ? ORDER BY number"
+    return tuple(
+        AlertRow(seq, word_of(Reason, reason), opened_seq, created_at_ms, bool(is_open))
+        for seq, reason, opened_seq, created_at_ms, is_open in connection.execute(query, (run_id,)).fetchall()
+    )
+
+
+def _read_pending(connection: sqlite3.Connection) -> list[Message]:
+    query = f"{_MESSAGE} WHERE finished_at_ms IS NULL ORDER BY outbox.number LIMIT {PENDING_MAX}"
+    return _read_messages(connection, query, ())
+
+
+def _read_messages(connection: sqlite3.Connection, query: str, values: Sequence[object]) -> list[Message]:
+    found = connection.execute(query, values).fetchall()
+    deliveries: dict[int, list[Delivery]] = {}
+    for start in range(0, len(found), 500):
+        numbers = [row[0] for row in found[start : start + 500]]
+        rows = connection.execute(
+            "SELECT number, channel, state, attempts, due_ms, delivered_at_ms, error FROM deliveries"
+            f" WHERE number IN ({', '.join('?' * len(numbers))}) ORDER BY number, channel",
+            numbers,
+        )
+        for number, channel, state, *others in rows.fetchall():
+            deliveries.setdefault(number, []).append(Delivery(channel, word_of(DeliveryState, state), *others))
+    return [_make_message(row, tuple(deliveries.get(row[0], ()))) for row in found]
+
+
+def _make_message(row: Sequence[Any], deliveries: tuple[Delivery, ...]) -> Message:
+    number, run_id, saga, seq, reason, opened_seq, created_at_ms, is_open, finished_at_ms = row
+    return Message(
+        number,
+        run_id,
+        saga,
+        seq,
+        word_of(Reason, reason),
+        opened_seq,
+        created_at_ms,
+        bool(is_open),
+        finished_at_ms,
+        deliveries,
+    )
+
+
+def _claim(
+    connection: sqlite3.Connection, channels: Channels, channel: str, now_ms: int
+) -> tuple[Message | None, Mark | None]:
+    pending = _read_pending(connection)
+    raised = _read_raised(connection, pending)
+    plan = claim_next(pending, raised, channels, channel, now_ms)
+    for step in plan.steps:
+        _write_delivery(connection, step.message.number, step.delivery)
+    for message in plan.finished:
+        connection.execute("UPDATE outbox SET finished_at_ms = ? WHERE number = ?", (now_ms, message.number))
+    return plan.claimed, None
+
+
+def _read_raised(connection: sqlite3.Connection, pending: Sequence[Message]) -> list[Message]:
+    """Return the finished messages that raised what *pending* ones resolve."""
+    known = {message.id for message in pending}
+    query = f"{_MESSAGE} WHERE outbox.run_id = ? AND outbox.seq = ? AND reason = ?"
+    return [
+        raised
+        for message in pending
+        if message.is_resolution and message.alert_id not in known
+        for raised in _read_messages(connection, query, (message.run_id, message.opened_seq, message.reason.value))
+    ]
+
+
+def _write_delivery(connection: sqlite3.Connection, number: int, delivery: Delivery) -> None:
+    connection.execute(
+        "INSERT OR REPLACE INTO deliveries VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (
+            number,
+            delivery.channel,
+            delivery.state.value,
+            delivery.attempts,
+            delivery.due_ms,
+            delivery.delivered_at_ms,
+            delivery.error,
+        ),
+    )
+
+
+def _settle(
+    connection: sqlite3.Connection, number: int, delivery: Delivery, channels: Channels, now_ms: int
+) -> tuple[None, Mark | None]:
+    found = _read_messages(connection, f"{_MESSAGE} WHERE outbox.number = ?", (number,))
+    if not found:
+        return None, None  # its run was deleted meanwhile
+    before = found[0].at(delivery.channel)
+    if before is not None and before.state is DeliveryState.DELIVERED:
+        return None, None
+    _write_delivery(connection, number, delivery)
+    (after,) = _read_messages(connection, f"{_MESSAGE} WHERE outbox.number = ?", (number,))
+    if is_finished(after, channels):
+        connection.execute("UPDATE outbox SET finished_at_ms = ? WHERE number = ?", (now_ms, number))
+    return None, None
+
+
+_BEHIND: Final = (
+    " FROM runs LEFT JOIN cursors ON cursors.run_id = runs.run_id AND cursors.target = ?"
+    " WHERE runs.seq > ifnull(cursors.seq, 0)"
+)
+_RUNS_MAX: Final = 100
+"""How many runs are looked at for one that nobody else claims in the same moment."""
+
+
+def _read_behind(connection: sqlite3.Connection, target: str, now_ms: int, run_ids: Sequence[str] | None) -> list[str]:
+    if run_ids is None:
+        query = f"SELECT runs.run_id{_BEHIND} AND ifnull(due_ms, 0) <= ? ORDER BY runs.number LIMIT {_RUNS_MAX}"
+        return [run_id for (run_id,) in connection.execute(query, (target, now_ms)).fetchall()]
+    query = f"SELECT 1{_BEHIND} AND ifnull(due_ms, 0) <= ? AND runs.run_id = ?"
+    return [run_id for run_id in run_ids if connection.execute(query, (target, now_ms, run_id)).fetchone() is not None]
+
+
+def _claim_run(
+    target: str, run_id: str, now_ms: int, records_max: int, connection: sqlite3.Connection
+) -> tuple[EventPage | None, Mark | None]:
+    found = connection.execute(
+        "SELECT saga, cursors.seq, attempts, due_ms FROM runs LEFT JOIN cursors"
+        " ON cursors.run_id = runs.run_id AND cursors.target = ? WHERE runs.run_id = ?",
+        (target, run_id),
+    ).fetchone()
+    if found is None or (found[3] or 0) > now_ms:
+        return None, None
+    after_seq, attempts = found[1] or 0, found[2] or 0
+    rows = connection.execute(
+        "SELECT run_id, seq, at_ms, type, step, item, attempt, body, hash FROM records"
+        " WHERE run_id = ? AND seq >= ? ORDER BY seq LIMIT ?",
+        (run_id, after_seq, records_max + 1),
+    )
+    links = list(map(Link._make, rows.fetchall()))
+    head = links.pop(0).hash if after_seq > 0 and links and links[0].seq == after_seq else genesis_hash(run_id)
+    records = tuple((each.seq, each.record, each.hash) for each in follow(run_id, after_seq, head, links[:records_max]))
+    if not records:
+        return None, None
+    connection.execute(
+        "INSERT OR REPLACE INTO cursors VALUES (?, ?, ?, ?, ?, NULL)",
+        (run_id, target, after_seq, attempts + 1, now_ms + LEASE_MS),
+    )
+    return EventPage(run_id, found[0], records, attempts), None
+
+
+def _move_cursor(connection: sqlite3.Connection, values: Sequence[object]) -> tuple[None, Mark | None]:
+    """Move a cursor forward; one that another deliverer has moved further meanwhile stays where it is."""
+    connection.execute(
+        "UPDATE cursors SET seq = ?1, attempts = ?2, due_ms = ?3, error = ?4"
+        " WHERE run_id = ?5 AND target = ?6 AND seq <= ?1",
+        values,
+    )
+    return None, None
+
+
+def _read_cursors(connection: sqlite3.Connection, target: str) -> list[Cursor]:
+    found = connection.execute(
+        "SELECT runs.run_id, saga, ifnull(cursors.seq, 0), runs.seq, ifnull(attempts, 0), ifnull(due_ms, 0), error"
+        f"{_BEHIND} ORDER BY runs.number",
+        (target,),
+    )
+    return [Cursor(target, *row) for row in found.fetchall()]
