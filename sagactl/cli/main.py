@@ -102,8 +102,8 @@ def _keep_lines(text: str | None) -> str | None:
 def _callback() -> None:
     """Run distributed sagas: declarative YAML, a write-ahead log, exact rollback.
 
-    Start with `sagactl run FILE`, see what happened with `sagactl log @latest`, and read `sagactl help semantics` for
-    what is promised.
+    Start with `sagactl init DIR`, or with `sagactl run FILE`; see what happened with `sagactl log @latest`, and read
+    `sagactl help semantics` for what is promised.
     """
 
 
