@@ -259,6 +259,9 @@ class Driver:
         with self._condition:
             if self._thread is not None:
                 raise RuntimeError("another thread drives already")
+            if self._engine is None and not is_serving:
+                self._leave()  # nothing was begun here: no engine is made, no plugin imported
+                return
             self._thread, self._is_serving, self._failure = threading.get_ident(), is_serving, None
             engine = self._get_engine()
             begins_nothing = only_record or self._is_stopping

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Final, TypeAlias, cast
 
+from sagactl.hashing import sha256
+
 Json: TypeAlias = "bool | int | Decimal | str | list[Json] | dict[str, Json] | None"
 
 NESTING_MAX: Final = 64
@@ -122,9 +124,7 @@ def _children(value: object) -> Sequence[object]:
 
 def digest(value: Json) -> str:
     """Return the SHA-256 of the canonical spelling, in hexadecimal."""
-    import hashlib  # it loads OpenSSL; who only lists runs needs none
-
-    return hashlib.sha256(canonical(value).encode()).hexdigest()
+    return sha256(canonical(value).encode()).hexdigest()
 
 
 def _parse_decimal(text: str) -> Decimal:

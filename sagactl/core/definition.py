@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from hashlib import sha256
 from typing import Any, Final, cast
 
 from sagactl.core.canonical import Json, canonical
@@ -25,6 +24,7 @@ from sagactl.core.saga import (
 )
 from sagactl.core.template import Template, parse_template, write_template
 from sagactl.dataclass import dataclass
+from sagactl.hashing import sha256
 
 DEFINITION_SCHEMA: Final = "sagactl.definition/1"
 

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from sagactl.core.records import Record
 from sagactl.errors import DamagedLogError
+from sagactl.hashing import sha256
 from sagactl.log.base import StoredRecord
 from sagactl.log.codec import Encoded, decode, encode
 
@@ -41,9 +42,7 @@ class Link(NamedTuple):
 
 def genesis_hash(run_id: str) -> str:
     """Return what the first record of a run is chained to."""
-    import hashlib
-
-    return hashlib.sha256(f"sagactl.run/1:{run_id}".encode("utf-8", "surrogatepass")).hexdigest()
+    return sha256(f"sagactl.run/1:{run_id}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def chain_hash(  # noqa: PLR0917 - the columns in their order
@@ -63,9 +62,7 @@ def chain_hash(  # noqa: PLR0917 - the columns in their order
         f"{_DOMAIN};{len(previous_hash)}:{previous_hash};{len(run_id)}:{run_id};{seq};{at_ms};{len(type)}:{type};"
         f"{place};{item};{attempt};{len(body)}:{body}"
     )
-    import hashlib  # it loads OpenSSL; who only lists runs needs none
-
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def link(run_id: str, after_seq: int, head: str, encoded: Iterable[Encoded]) -> list[Link]:

@@ -10,7 +10,6 @@ stays with its owner.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import sys
@@ -21,6 +20,7 @@ from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Final
 
 from sagactl.dataclass import dataclass
+from sagactl.hashing import sha256
 from sagactl.tools.api import declarations_of, declared_in
 from sagactl.tools.capture import capturing
 from sagactl.tools.convert import bound_line
@@ -114,7 +114,7 @@ def _source_of(entry: Path) -> Path | None:
 
 def _make_package(folder: Path) -> str:
     """Register the private package, empty; what an earlier load left there is forgotten."""
-    name = PACKAGE_PREFIX + hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
+    name = PACKAGE_PREFIX + sha256(str(folder.resolve()).encode()).hexdigest()[:16]
     for known in [each for each in sys.modules if each == name or each.startswith(name + ".")]:
         del sys.modules[known]
     package = ModuleType(name, "The plugins of one project.")
@@ -176,9 +176,9 @@ def _functions_in(things: Iterable[object]) -> tuple[object, ...]:
 def _digest_sources(source: Path, shared: list[Path]) -> str:
     """Return a version made of the plugin's own files and the private ones beside it."""
     own = sorted(source.parent.rglob("*.py")) if source.name == "__init__.py" else [source]
-    summed = hashlib.sha256()
+    summed = sha256(b"")
     for file in [*own, *shared]:
-        summed.update(hashlib.sha256(file.read_bytes()).digest())
+        summed.update(sha256(file.read_bytes()).digest())
     return f"sha256:{summed.hexdigest()[:16]}"
 
 
