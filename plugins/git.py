@@ -35,7 +35,7 @@ OF_ANOTHER_REPOSITORY: Final = (
 
 NO_NETWORK: Final = re.compile(
     r"could not resolve host|couldn't connect|failed to connect|connection refused|connection timed out"
-    r"|network is unreachable|no route to host|temporary failure in name resolution|error: (429|50[0234])",
+    r"|network is unreachable|no route to host|unable to look up|temporary failure in name resolution|error: (429|50[0234])",
     re.IGNORECASE,
 )
 """The line was never there, so nothing was sent."""
@@ -46,6 +46,9 @@ NO_PERMISSION: Final = re.compile(
     r"|transport '.*' not allowed",
     re.IGNORECASE,
 )
+
+CREDENTIALS: Final = re.compile(r"[^\s/'\"@:]+:[^\s/@]+@")
+"""What a URL may hold and a log must not."""
 
 
 class Release(TypedDict):
@@ -172,7 +175,7 @@ def _last_line(done: Ended) -> str:
     """Return what git said went wrong, without the advice that follows it."""
     lines = [line.strip() for line in done.err.splitlines() if line.strip()]
     telling = [line for line in lines if line.startswith(("fatal:", "error:", "ssh:"))]
-    return (telling or lines or [f"git ended with {done.code}"])[0]
+    return CREDENTIALS.sub("", (telling or lines or [f"git ended with {done.code}"])[0])
 
 
 @tool("git.check", read_only=True)

@@ -93,6 +93,16 @@ def test_what_a_failure_to_reach_the_remote_comes_to(
     assert not (world.app / "owned").exists()
 
 
+@pytest.mark.parametrize("scheme", ["git", "http"])
+def test_a_password_in_a_url_is_not_told(scheme: str, world: Repositories) -> None:
+    """What git says goes to the log; a password that stands in the remote's URL does not."""
+    arguments = _push_arguments(world, remote=f"{scheme}://ada:s3cret@127.0.0.1:1/x.git")
+    answer = _tools(world).call("git.push", arguments)
+    assert answer.failure is not None
+    assert "127.0.0.1" in answer.failure.message
+    assert "s3cret" not in answer.failure.message
+
+
 @pytest.mark.parametrize("name", ["-d", "--list", "a..b", "a b", "a/-b", "a.lock", "@{", ""])
 def test_names_that_git_would_misread_are_refused(name: str, world: Repositories) -> None:
     """A name is never an option, and always one that git allows."""
