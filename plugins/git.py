@@ -35,10 +35,13 @@ OF_ANOTHER_REPOSITORY: Final = (
 
 NO_NETWORK: Final = re.compile(
     r"could not resolve host|couldn't connect|failed to connect|connection refused|connection timed out"
-    r"|network is unreachable|no route to host|unable to look up|temporary failure in name resolution|error: (429|50[0234])",
+    r"|network is unreachable|no route to host|unable to look up|temporary failure in name resolution"
+    r"|error: (429|50[0234])",
     re.IGNORECASE,
 )
-"""The line was never there, so nothing was sent."""
+
+MAYBE_SENT: Final = re.compile(r"rpc failed|hung up|disconnect|client_loop|early eof|broken pipe", re.IGNORECASE)
+"""The line was there and broke, so nobody here knows what arrived."""
 
 NO_PERMISSION: Final = re.compile(
     r"authentication failed|could not read (username|password)|permission denied|host key verification failed"
@@ -163,17 +166,26 @@ def _look(repository: Repository, url: str, *refs: str) -> dict[str, str]:
 
 
 def _judge_line(done: Ended) -> Rejected | Unavailable | None:
-    """Tell whether git said that it never reached the remote, or wasn't let in; either way nothing happened."""
-    if NO_PERMISSION.search(done.err):
+    """Tell whether git never reached the remote, or wasn't let in: nothing happened. None where that isn't certain."""
+    said = "\n".join(_own_lines(done))
+    if MAYBE_SENT.search(said):
+        return None
+    if NO_PERMISSION.search(said):
         return Rejected(_last_line(done), code="no_permission")
-    if NO_NETWORK.search(done.err):
+    if NO_NETWORK.search(said):
         return Unavailable(_last_line(done), code="no_network")
     return None
 
 
+def _own_lines(done: Ended) -> list[str]:
+    """Return what git itself said: what the remote's hooks print may be any words, and proves nothing."""
+    lines = [line.strip() for line in done.err.splitlines()]
+    return [line for line in lines if line and not line.startswith("remote:")]
+
+
 def _last_line(done: Ended) -> str:
     """Return what git said went wrong, without the advice that follows it."""
-    lines = [line.strip() for line in done.err.splitlines() if line.strip()]
+    lines = _own_lines(done)
     telling = [line for line in lines if line.startswith(("fatal:", "error:", "ssh:"))]
     return CREDENTIALS.sub("", (telling or lines or [f"git ended with {done.code}"])[0])
 
@@ -328,8 +340,9 @@ def _push(repository: Repository, url: str, moves: dict[str, tuple[str | None, s
     if done.code == 0:
         return
     refused = [line.split("\t") for line in done.out.splitlines() if line.startswith("!\t")]
-    if len(refused) == len(moves):  # git names each ref that it didn't move: nothing happened
-        reasons = "; ".join(dict.fromkeys(f"{parts[1]}: {parts[2]}" for parts in refused if len(parts) > 2))
+    reasons = "; ".join(dict.fromkeys(f"{parts[1]}: {parts[2]}" for parts in refused if len(parts) > 2))
+    # git names each ref that wasn't moved: nothing happened, unless it only says that no report has come
+    if len(refused) == len(moves) and "remote failure" not in reasons:
         if "lock" in reasons:
             raise Unavailable(reasons, code="busy")
         raise Rejected(reasons, code="remote_refused")

@@ -134,6 +134,18 @@ def test_a_push_moves_all_refs_or_none(world: Repositories) -> None:
     assert read_refs(world.remote) == before
 
 
+def test_a_line_that_broke_when_the_push_was_taken_leaves_doubt(world: Repositories) -> None:
+    """E3: whatever the remote's hook printed, the push may have arrived; here it has, and the probe says so."""
+    world.hook(
+        world.remote, "post-receive", "echo 'Permission denied, connection refused' >&2; sleep 0.2; kill -9 $PPID"
+    )
+    arguments = _push_arguments(world)
+    kind, _ = _tools(world).word("git.push", arguments, key="a")
+    assert kind == "unknown"
+    asked = _tools(world).invoke("git.find_push", arguments, key="a", forward_key="a")
+    assert TOOLBOX.probe(asked).answer is ProbeAnswer.DONE
+
+
 def test_a_push_back_and_forth_twice(world: Repositories) -> None:
     """E8, E12: each a second time changes nothing."""
     tools, before = _tools(world), read_refs(world.remote)
