@@ -47,6 +47,12 @@ class Failure:
     type: str
     message: str
 
+    def __str__(self) -> str:
+        """Return `card_declined: the card was declined`; a message that repeats the type is left out."""
+        if not self.message or self.message == self.type:
+            return self.type
+        return f"{self.type}: {self.message}" if self.type else self.message
+
 
 class OutcomeKind(StrEnum):
     """What a call came to (E3); `pending` is no outcome yet: asked again later with the same attempt (E5)."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from sagactl.cli.views import commands
-from sagactl.cli.views.events import describe, operation_in
+from sagactl.cli.views.events import describe
 from sagactl.cli.views.layout import (
     Cell,
     Column,
@@ -18,7 +18,6 @@ from sagactl.cli.views.layout import (
     list_facts,
     list_hints,
 )
-from sagactl.cli.views.left import find_left
 from sagactl.cli.views.letters import explain, say_what
 from sagactl.cli.views.report import list_left
 from sagactl.cli.views.scene import Scene
@@ -29,8 +28,10 @@ from sagactl.cli.views.times import show_ago, show_clock_ms, show_moment
 from sagactl.cli.views.words import name_failure, name_operation, place_of, tool_of
 from sagactl.core.canonical import Json
 from sagactl.core.keys import idempotency_key
+from sagactl.core.left import find_left
 from sagactl.core.records import Direction, Operation
 from sagactl.core.state import OperationState
+from sagactl.documents import operation_in
 from sagactl.log.base import DeadLetter, StoredRecord
 
 VALUE_LENGTH_MAX: Final = 2_000

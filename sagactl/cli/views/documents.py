@@ -6,18 +6,16 @@ the unit in the name. `spelling.spell` writes them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Final, cast
 
-from sagactl.cli.views.events import operation_in
-from sagactl.cli.views.left import find_left
-from sagactl.cli.views.times import write_time
 from sagactl.cli.views.words import tool_of
 from sagactl.core.canonical import Json
 from sagactl.core.keys import idempotency_key
-from sagactl.core.records import RECORD_TYPES, Cause, Direction, Failure, NotUndone, Operation
+from sagactl.core.left import find_left
+from sagactl.core.records import Cause, Direction, Failure, Operation
+from sagactl.documents import operation_in, write_operation, write_record_at, write_time
 
 if TYPE_CHECKING:
     from sagactl.core.saga import Saga
@@ -27,17 +25,12 @@ if TYPE_CHECKING:
 
 RUN_SCHEMA: Final = "sagactl.run/1"
 RUNS_SCHEMA: Final = "sagactl.runs/1"
-RECORD_SCHEMA: Final = "sagactl.record/1"
 RECORDS_SCHEMA: Final = "sagactl.records/1"
 DEAD_LETTER_SCHEMA: Final = "sagactl.dead-letter/1"
 DEAD_LETTERS_SCHEMA: Final = "sagactl.dead-letters/1"
 VERIFICATION_SCHEMA: Final = "sagactl.verification/1"
 
 Document = dict[str, Json]
-
-_TYPE_NAMES: Final = {kind: name for name, kind in RECORD_TYPES.items()}
-_LIFTED: Final = frozenset({"at_ms", "operation", "step", "item", "attempt"})
-"""Fields of records that stand beside the body and not in it."""
 
 
 def write_run(saga: Saga, state: RunState, *, captured: Sequence[Captured] = ()) -> Document:
@@ -128,11 +121,6 @@ def write_way(direction: Direction) -> str:
     return "forward" if direction is Direction.ACTION else "backward"
 
 
-def write_operation(operation: Operation) -> Document:
-    """Return step, item and direction."""
-    return {"step": operation.step, "item": operation.item, "direction": operation.direction.value}
-
-
 def write_list(schema: str, items: Iterable[Document], total: int | None = None) -> Document:
     """Return a list of documents; *total* counts those that the limit left out as well."""
     found = list(items)
@@ -172,49 +160,7 @@ def write_row(row: RunRow) -> Document:
 
 def write_record(stored: StoredRecord) -> Document:
     """Return a record with everything in it, as `-o jsonl` prints it."""
-    record = stored.record
-    operation = operation_in(record)
-    step = getattr(record, "step", None) if operation is None else operation.step
-    body = {each.name: getattr(record, each.name) for each in fields(record) if each.name not in _LIFTED}
-    return {
-        "schema": RECORD_SCHEMA,
-        "run_id": stored.run_id,
-        "seq": stored.seq,
-        "at": write_time(record.at_ms),
-        "type": _TYPE_NAMES[type(record)],
-        "step": step,
-        "item": None if operation is None else operation.item,
-        "direction": None if operation is None else operation.direction.value,
-        "attempt": getattr(record, "attempt", None),
-        "body": _write_members(body),
-        "hash": stored.hash,
-    }
-
-
-def _write_members(members: Mapping[str, object]) -> Document:
-    """Write fields: points in time by name and as text, everything else as it is."""
-    written: Document = {}
-    for name, value in members.items():
-        if name in {"deadline_ms", "due_ms", "until_ms"}:
-            written[name.removesuffix("_ms") + "_at"] = write_time(cast("int | None", value))
-        else:
-            written[name] = _write_value(value)
-    return written
-
-
-def _write_value(value: object) -> Json:
-    match value:
-        case Operation():
-            return write_operation(value)
-        case NotUndone():
-            return {"step": value.step, "item": value.item, "reason": value.reason}
-        case Enum():
-            return str(value.value)
-        case tuple():
-            return [_write_value(each) for each in value]
-    if is_dataclass(value) and not isinstance(value, type):
-        return _write_members({each.name: getattr(value, each.name) for each in fields(value)})
-    return cast("Json", value)
+    return write_record_at(stored.run_id, stored.seq, stored.record, stored.hash)
 
 
 def write_records(stored: Sequence[StoredRecord], total: int | None = None) -> Document:

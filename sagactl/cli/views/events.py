@@ -37,6 +37,7 @@ from sagactl.core.records import (
     TimerKind,
     Verb,
 )
+from sagactl.documents import operation_in
 
 
 class Event(NamedTuple):
@@ -59,14 +60,6 @@ def place_in(record: Record) -> tuple[str, int | None] | None:
         return operation.step, operation.item
     step = getattr(record, "step", None)
     return None if step is None else (step, None)
-
-
-def operation_in(record: Record) -> Operation | None:
-    """Return the operation that *record* speaks of, if any."""
-    if isinstance(record, Operator):
-        return record.request.operation
-    found = getattr(record, "operation", None)
-    return found if isinstance(found, Operation) else None
 
 
 def name_request(request: Request) -> str:

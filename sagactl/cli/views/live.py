@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from sagactl.cli.views.left import find_left
 from sagactl.cli.views.live_lines import Candidate, Rank, Section, clip, lay_sections, limit_columns
 from sagactl.cli.views.live_rows import Moment, Row, draw_bar, is_turned, row_of_operation, row_of_step, row_of_undo
 from sagactl.cli.views.stopping import say_stopping
@@ -20,6 +19,7 @@ from sagactl.cli.views.text import plural, width_of
 from sagactl.cli.views.timeline import Watched
 from sagactl.cli.views.times import show_seconds
 from sagactl.cli.views.words import name_again
+from sagactl.core.left import find_left
 from sagactl.core.records import Direction, Operation
 from sagactl.core.saga import Saga, Step
 from sagactl.core.state import RunState

@@ -8,7 +8,7 @@ from datetime import tzinfo
 from typing import Final
 
 from sagactl.cli.views.documents import write_record
-from sagactl.cli.views.events import describe, operation_in, place_in
+from sagactl.cli.views.events import describe, place_in
 from sagactl.cli.views.layout import GAP, INDENT, Cell, Column, Row, join_blocks, lay_out, list_facts
 from sagactl.cli.views.spelling import spell
 from sagactl.cli.views.style import Hue, Style
@@ -17,6 +17,7 @@ from sagactl.cli.views.times import show_clock_ms, show_date, show_offset
 from sagactl.cli.views.words import STATUS_MARKS, name_place, plain
 from sagactl.core.canonical import Json
 from sagactl.core.records import Record
+from sagactl.documents import operation_in
 from sagactl.log.base import RunRow, StoredRecord
 
 STEP_COLUMNS_MAX: Final = 28

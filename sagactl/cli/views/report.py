@@ -10,7 +10,6 @@ from typing import Final
 
 from sagactl.cli.views import commands
 from sagactl.cli.views.layout import Fact, headline, join_blocks, list_facts, list_hints
-from sagactl.cli.views.left import Left, count_undone, find_left
 from sagactl.cli.views.letters import describe_letters
 from sagactl.cli.views.scene import Scene
 from sagactl.cli.views.style import Hue, Mark
@@ -26,6 +25,7 @@ from sagactl.cli.views.words import (
     plain,
 )
 from sagactl.core.canonical import Json
+from sagactl.core.left import Left, count_undone, find_left
 from sagactl.core.records import AT_REST, Cause, Direction, RunStatus
 from sagactl.core.summary import StepRow, StepStatus, Summary, step_rows
 from sagactl.engine.ending import Ending, Why

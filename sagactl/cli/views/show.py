@@ -18,7 +18,6 @@ from sagactl.cli.views.layout import (
     list_hints,
     marked,
 )
-from sagactl.cli.views.left import find_left
 from sagactl.cli.views.letters import describe_letters
 from sagactl.cli.views.report import list_error, list_left, list_outputs, say_waiting
 from sagactl.cli.views.scene import Scene
@@ -26,6 +25,7 @@ from sagactl.cli.views.style import Hue, Mark
 from sagactl.cli.views.text import brief, plural, wrap
 from sagactl.cli.views.times import show_ago, show_duration, show_moment
 from sagactl.cli.views.words import STATUS_MARKS, name_cause, name_failure, name_operation, plain
+from sagactl.core.left import find_left
 from sagactl.core.records import AT_REST, Holder
 from sagactl.core.summary import StepRow, StepStatus, Summary, step_rows
 from sagactl.log.base import Captured

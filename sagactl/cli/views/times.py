@@ -1,18 +1,14 @@
-"""Times as people read them (local, with the offset), and as programs do (UTC, RFC 3339)."""
+"""Times as people read them: local, with the offset. `documents` writes them for programs."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta, tzinfo
-from typing import Final
+from datetime import datetime, timedelta, tzinfo
 
-MS_MAX: Final = 253_402_214_400_000
-"""The last day of the year 9999 begins here; later times are shown as this one, in any zone."""
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+from sagactl.documents import EPOCH, MS_MAX
 
 
 def _moment(at_ms: int, tz: tzinfo) -> datetime:
-    return (_EPOCH + timedelta(milliseconds=min(max(0, at_ms), MS_MAX))).astimezone(tz)
+    return (EPOCH + timedelta(milliseconds=min(max(0, at_ms), MS_MAX))).astimezone(tz)
 
 
 def show_clock(at_ms: int, tz: tzinfo) -> str:
@@ -81,10 +77,3 @@ def show_rough(duration_ms: int) -> str:
 def show_ago(at_ms: int, now_ms: int) -> str:
     """Return `2m ago`, or `now`."""
     return "now" if now_ms - at_ms < 1000 else f"{show_rough(now_ms - at_ms)} ago"
-
-
-def write_time(at_ms: int | None) -> str | None:
-    """Return RFC 3339 in UTC with milliseconds, `2026-03-04T13:02:11.204Z`."""
-    if at_ms is None:
-        return None
-    return _moment(at_ms, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -62,12 +62,8 @@ def name_again(text: str) -> str:
 
 
 def name_failure(failure: Failure | None) -> str:
-    """Return `card_declined: the card was declined`, unsafe as yet; a message that repeats the type is left out."""
-    if failure is None:
-        return ""
-    if not failure.message or failure.message == failure.type:
-        return failure.type
-    return f"{failure.type}: {failure.message}" if failure.type else failure.message
+    """Return `card_declined: the card was declined`, unsafe as yet, or nothing."""
+    return "" if failure is None else str(failure)
 
 
 def name_cause(cause: Cause | None, failed_step: str | None) -> str:

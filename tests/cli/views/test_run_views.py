@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import partial
 
 from sagactl.cli.views.documents import write_run
-from sagactl.cli.views.left import find_left
 from sagactl.cli.views.log import LogFilter, follow_line, render_log
 from sagactl.cli.views.progress import Progress
 from sagactl.cli.views.report import render_report
@@ -15,6 +14,7 @@ from sagactl.cli.views.style import Style
 from sagactl.cli.views.text import width_of
 from sagactl.core.answer import Answer
 from sagactl.core.canonical import Json
+from sagactl.core.left import find_left
 from sagactl.core.records import Direction, Operation, OutcomeKind, Request, Resolution, Verb
 from sagactl.core.saga import Saga
 from sagactl.core.state import RunState

@@ -17,8 +17,8 @@ from sagactl.cli.views.times import (
     show_duration,
     show_moment,
     show_offset,
-    write_time,
 )
+from sagactl.documents import write_time
 from tests.cli.views.scripted import START_MS, TZ
 
 

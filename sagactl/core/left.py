@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from sagactl.cli.views.words import name_failure, name_place
 from sagactl.core.canonical import Json
 from sagactl.core.records import Cause, Direction, NotUndone, Operation
+from sagactl.core.saga import Saga
+from sagactl.core.state import RunState
 from sagactl.core.transitions import Phase
 from sagactl.dataclass import dataclass
-
-if TYPE_CHECKING:
-    from sagactl.core.saga import Saga
-    from sagactl.core.state import RunState
 
 NAMED_MAX: Final = 5
 """Steps that are named as what an undo waits for."""
@@ -31,7 +28,7 @@ class Left:
     @property
     def place(self) -> str:
         """Return the step, with its item."""
-        return name_place(self.step, self.item)
+        return str(Operation(self.step, self.item, Direction.ACTION))
 
 
 def find_left(saga: Saga, state: RunState) -> list[Left]:
@@ -87,7 +84,7 @@ def _why_open(state: RunState, action: Operation) -> str:
         return "its undo is under way"
     if undo.cause is Cause.IN_DOUBT:
         return "nobody knows whether it happened"
-    return f"its undo failed: {name_failure(undo.failure)}"
+    return f"its undo failed: {undo.failure or ''}"
 
 
 def _why_waiting(saga: Saga, state: RunState, action: Operation, held_up: Mapping[str, list[str]]) -> str:
