@@ -21,7 +21,7 @@ from sagactl.spec.arguments import COMPARISONS_MAX, CallSite, check_arguments, c
 from sagactl.spec.build import NO_INPUT, build_saga
 from sagactl.spec.classes import ResolvedStep, Toolset, resolve_steps
 from sagactl.spec.compiling import Compiler
-from sagactl.spec.draft import DraftSaga, DraftStep
+from sagactl.spec.draft import DraftPolicy, DraftSaga, DraftStep
 from sagactl.spec.expressions import PlacedExpression, placed_expressions, read_template, texts
 from sagactl.spec.findings import Findings
 from sagactl.spec.fit import Budget
@@ -236,13 +236,19 @@ def _type_of_items(node: ListNode) -> Typed:
     return Typed.of({"type": "array", "items": {"type": names}})
 
 
+def _defaults_of(step: ResolvedStep, defaults: DraftPolicy) -> DraftPolicy:
+    """Return the defaults that hold for a step: a tool that bounds itself has its own `schedule_to_close_timeout`."""
+    bounds_itself = step.facts is not None and step.facts.pending_max_ms is not None
+    return replace(defaults, schedule_to_close_ms=None) if bounds_itself else defaults
+
+
 def _check_policies(draft: DraftSaga, steps: list[ResolvedStep], findings: Findings) -> None:
     """Check that retries and calls fit in their timeouts, and warn where nobody chose one."""
     for step in steps:
         policy, label = step.draft.policy, step.draft.label
         is_patient = step.klass is StepClass.RETRIABLE
         retry = action_retry(policy, draft.defaults, is_patient=is_patient)
-        check_fit(policy, draft.defaults, retry, owner=label, findings=findings)
+        check_fit(policy, _defaults_of(step, draft.defaults), retry, owner=label, findings=findings)
         if draft.run_timeout_ms is not None and not is_patient:
             check_run_fit(draft.run_timeout_ms, label, start_to_close_ms(policy, draft.defaults), retry, findings)
         if step.draft.undo is not None:
@@ -252,7 +258,8 @@ def _check_policies(draft: DraftSaga, steps: list[ResolvedStep], findings: Findi
     if findings.has_errors:
         return
     chosen = [draft.defaults, *(step.draft.policy for step in steps)]
-    if not any(policy.start_to_close_ms for policy in chosen):
+    only_waits = all(step.facts is not None and step.facts.pending_max_ms is not None for step in steps)
+    if not only_waits and not any(policy.start_to_close_ms for policy in chosen):
         limit = format_duration(start_to_close_ms(draft.defaults, draft.defaults))
         message = f"no step says how long a call may take, so each is ended after {limit}"
         hint = f"write defaults: {{start_to_close_timeout: {limit}}} if that is meant"

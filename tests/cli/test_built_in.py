@@ -188,6 +188,18 @@ def test_without_waiting_a_sleep_ends_with_12_and_says_until_when(project: Proje
     assert time.monotonic() - began < 3
 
 
+def test_a_wait_needs_no_boilerplate(project: Project) -> None:
+    """E5, F4: no timeout, no compensation and no mark is asked for, and a default for others doesn't cut it short."""
+    step = "steps: [{id: nap, tool: time.sleep, with: {for: 1s}}, {id: t, tool: time.until, with: {at: '%s'}}]"
+    text = "saga: wait\n" + step % "2001-01-01T00:00:00Z"
+    (project.path / "sagas" / "wait.yaml").write_text(text)
+    checked = project.run("validate", "wait", "--strict")
+    assert checked.code == 0, checked.out
+    text += "\ndefaults: {start_to_close_timeout: 300ms, schedule_to_close_timeout: 400ms}"
+    (project.path / "sagas" / "wait.yaml").write_text(text)
+    assert project.run("run", "wait", "-q").code == 0
+
+
 def test_a_run_that_sleeps_can_be_cancelled(project: Project) -> None:
     """E22: a wait is no call, so nothing keeps a cancel; it is read-only, so nothing is undone."""
     (project.path / "sagas" / "nap.yaml").write_text(NAP.format(length="30d"))
