@@ -123,6 +123,7 @@ def _cancel_forward(state: RunState) -> None:
         state.ready,
         state.startable,
         state.undecided,
+        state.awaiting,
         state.undrawn,
         state.doubtful,
         state.exhausted,

@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 
 from sagactl.core.canonical import Json, canonical
 from sagactl.core.saga import (
+    Approval,
     Call,
     CompensateFailed,
     Jitter,
@@ -108,7 +109,20 @@ def _write_step(step: Step) -> Json:
         "description": step.description,
         "agent": step.agent,
         "line": step.line,
+        "approval": None if step.approval is None else _write_approval(step.approval),
     }
+
+
+def _write_approval(approval: Approval) -> Json:
+    return {
+        "required": _write_optional(approval.required),
+        "by": list(approval.by),
+        "timeout_ms": approval.timeout_ms,
+    }
+
+
+def _read_approval(data: dict[str, Any]) -> Approval:
+    return Approval(_read_optional(data["required"]), tuple(data["by"]), data["timeout_ms"])
 
 
 def _read_step(data: dict[str, Any]) -> Step:
@@ -127,6 +141,7 @@ def _read_step(data: dict[str, Any]) -> Step:
         description=data["description"],
         agent=data["agent"],
         line=data["line"],
+        approval=None if data["approval"] is None else _read_approval(data["approval"]),
     )
 
 

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from sagactl.core import backward, operators
-from sagactl.core.frontier import apply_event, fail_run, finish_step, make_available, start_item
+from sagactl.core.frontier import apply_event, begin_step, deny_step, fail_run, finish_step, make_available, start_item
+from sagactl.core.people import note_people
 from sagactl.core.records import (
     Cause,
     Decision,
@@ -35,6 +36,7 @@ from sagactl.core.records import (
 )
 from sagactl.core.saga import GRACE_MS, INTERVAL_MS_MAX, ITEMS_MAX, POLL_MS_MIN, Saga, StepClass
 from sagactl.core.state import (
+    Awaited,
     OperationState,
     RunState,
     call_of,
@@ -55,6 +57,8 @@ def evolve(saga: Saga, state: RunState, record: Record) -> RunState:
         raise IllegalRecordError("the run is stuck: only an operator's record may follow")
     state.seq += 1
     _FOLDS[type(record)](saga, state, record)
+    if state.awaiting or state.paused or state.people_since_ms is not None:
+        note_people(state, record.at_ms)
     return state
 
 
@@ -111,15 +115,12 @@ def _on_step_decided(saga: Saga, state: RunState, record: StepDecided) -> None:
         finish_step(saga, state, record.step)
         return
     step.items = record.items
-    if record.items is None:
-        operation = Operation(record.step, None, Direction.ACTION)
-        operation_state(state, operation)
-        state.ready[operation] = None
-    elif record.items:
-        state.startable[record.step] = None
-    else:
-        step.output = []
-        finish_step(saga, state, record.step)
+    if record.approval is None:
+        begin_step(saga, state, record.step)
+        return
+    if saga.by_id[record.step].approval is None:
+        raise IllegalRecordError(f"{record.step} takes no approval")
+    step.asked = state.awaiting[record.step] = Awaited(record.approval, record.until_ms)
 
 
 def _on_intent(saga: Saga, state: RunState, record: Intent) -> None:
@@ -132,6 +133,7 @@ def _on_intent(saga: Saga, state: RunState, record: Intent) -> None:
     if operation in state.undrawn:
         raise IllegalRecordError(f"the delay of {operation} is not drawn yet")
     _check_direction(state, op)
+    _require(not state.paused, "nothing is called while the run is paused")
     repeated = op.phase is Phase.PENDING
     if record.attempt != op.attempts + (0 if repeated else 1):
         raise IllegalRecordError(f"attempt {record.attempt} after {op.attempts}")
@@ -251,6 +253,7 @@ def _on_probe(saga: Saga, state: RunState, record: Probe) -> None:
     if op is None:
         raise IllegalRecordError(f"{record.operation} was never called, so nothing is in doubt")
     if record.answer is None:
+        _require(not state.paused, "nothing is asked while the run is paused")
         if not op.doubt or record.fence != state.fence:
             raise IllegalRecordError(f"{record.operation} is not to be probed")
         op.probes += 1
@@ -341,6 +344,11 @@ def _on_refused(saga: Saga, state: RunState, record: Decision) -> None:
 
 
 def _on_expired(saga: Saga, state: RunState, record: Decision) -> None:
+    if record.step is not None:
+        _require(record.step in state.awaiting and record.failure is not None, "no approval is awaited")
+        assert record.failure is not None
+        deny_step(saga, state, record.step, record.failure, record.at_ms)
+        return
     if record.operation is None:
         fail_run(state, Cause.TIMEOUT, record.failure, None, record.at_ms)
         return
@@ -364,6 +372,7 @@ def _on_ended(_saga: Saga, state: RunState, record: Ended) -> None:
     state.waiting = None
     state.terminating = False
     state.failing = None
+    state.awaiting.clear()
     state.dead.clear()  # a run at its end has no open dead letters: what they were about is listed as not undone
 
 

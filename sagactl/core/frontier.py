@@ -134,6 +134,8 @@ def _enter_settled(saga: Saga, state: RunState, op: OperationState, at_ms: int) 
 
 def _why_failed(state: RunState, op: OperationState, at_ms: int) -> Cause:
     """E14: a call that the end of the run's time cut off failed for that reason, not for one of its own."""
+    if op.cause is Cause.DENIED:
+        return Cause.DENIED
     is_over = state.deadline_ms is not None and at_ms >= state.deadline_ms
     return Cause.TIMEOUT if is_over and op.doubt else Cause.STEP_FAILED
 
@@ -203,6 +205,28 @@ def finish_step(saga: Saga, state: RunState, step_id: str) -> None:
         if left == 0:
             del state.needs_left[dependent]
             make_available(saga, state, dependent)
+
+
+def begin_step(saga: Saga, state: RunState, step_id: str) -> None:
+    """Let a decided step start: its call, its items, or, where there are none of these, what follows it."""
+    step = step_state(state, step_id)
+    if step.items is None:
+        operation = Operation(step_id, None, Direction.ACTION)
+        operation_state(state, operation)
+        state.ready[operation] = None
+    elif step.items:
+        state.startable[step_id] = None
+    else:
+        step.output = []
+        finish_step(saga, state, step_id)
+
+
+def deny_step(saga: Saga, state: RunState, step_id: str, failure: Failure, at_ms: int) -> None:
+    """Let a step fail that a person didn't agree to: no call was made, so there is nothing to undo (E21)."""
+    del state.awaiting[step_id]
+    op = operation_state(state, Operation(step_id, None, Direction.ACTION))
+    op.failure = failure
+    apply_event(saga, state, op, Event.DENIED, at_ms)
 
 
 def make_available(saga: Saga, state: RunState, step_id: str) -> None:

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
 
-from sagactl.core import backward
+from sagactl.core import backward, people
 from sagactl.core.calls import Candidate, candidates, make_call, make_probe, missing_secret
 from sagactl.core.canonical import Json, NotJsonError, canonical
 from sagactl.core.operators import answer_request
@@ -144,7 +144,28 @@ def _run_deadline(state: RunState) -> int | None:
     is_turned = state.direction is Direction.COMPENSATION or state.failing is not None or state.terminating
     if is_turned or state.is_pivot_open or state.deadline_alerted or state.unfinished == 0:
         return None
+    if state.people_since_ms is not None:
+        return None
     return state.deadline_ms
+
+
+def _hold(turn: _Turn) -> Next | None:
+    """E22: in a run that an operator has paused nothing new begins, in either direction."""
+    if not turn.state.paused:
+        return None
+    return Wait("call") if turn.state.in_flight else Wait("paused")
+
+
+def _expire_approval(turn: _Turn) -> Next | None:
+    """An approval that nobody has given in time counts as denied."""
+    if not _may_go_forward(turn.state):
+        return None
+    for step_id, awaited in turn.state.awaiting.items():
+        if awaited.until_ms is not None and awaited.until_ms <= turn.world.now_ms:
+            failure = Failure("denied", "nobody answered in time")
+            kind, cause = DecisionKind.EXPIRED, Cause.DENIED
+            return Write(Decision(turn.world.now_ms, kind, cause=cause, step=step_id, failure=failure))
+    return None
 
 
 def _turn_around(turn: _Turn) -> Next | None:
@@ -193,16 +214,28 @@ def _may_go_forward(state: RunState) -> bool:
 
 
 def _evaluate_step(turn: _Turn, step: Step) -> StepDecided | Decision:
-    """F8, F9: `when` before `foreach`, each once."""
+    """F8, F9: `when` before `foreach`, each once; then who must agree."""
     now_ms = turn.world.now_ms
     try:
         if step.when is not None and not _evaluate_when(turn, step.when):
             return StepDecided(now_ms, step.id, runs=False)
         items = None if step.foreach is None else _evaluate_items(turn, step.foreach)
+        approval = _ask_approval(turn, step, items)
     except (ExpressionError, NotJsonError) as error:
         failure = Failure("refused", str(error))
         return Decision(now_ms, DecisionKind.REFUSED, step=step.id, failure=failure)
-    return StepDecided(now_ms, step.id, runs=True, items=items)
+    timeout_ms = None if step.approval is None or approval is None else step.approval.timeout_ms
+    until_ms = None if timeout_ms is None else now_ms + timeout_ms
+    return StepDecided(now_ms, step.id, runs=True, items=items, approval=approval, until_ms=until_ms)
+
+
+def _ask_approval(turn: _Turn, step: Step, items: tuple[Json, ...] | None) -> str | None:
+    """Return what a person must agree to, or None where nobody needs to; an empty list asks nobody."""
+    evaluator = turn.world.evaluator
+    if items == () or not people.needs_approval(turn.saga, turn.state, step, evaluator):
+        return None
+    arguments = people.arguments_of(turn.saga, turn.state, step, items, evaluator)
+    return people.digest_of_approval(turn.state, step, arguments)
 
 
 def _evaluate_when(turn: _Turn, template: Template) -> bool:
@@ -306,7 +339,11 @@ def _wait(turn: _Turn) -> Wait:
         return Wait("call", _next_wake(turn))
     until_ms = _next_wake(turn)
     missing = _find_missing(turn)
-    return missing if missing is not None and until_ms is None else Wait("timer", until_ms)
+    if missing is not None and until_ms is None:
+        return missing
+    if state.people_since_ms is not None:
+        return Wait("approval", until_ms, next(iter(state.awaiting)))
+    return Wait("timer", until_ms)
 
 
 def _find_missing(turn: _Turn) -> Wait | None:
@@ -324,7 +361,8 @@ def _find_missing(turn: _Turn) -> Wait | None:
 
 
 def _next_wake(turn: _Turn) -> int | None:
-    known = (_run_deadline(turn.state), _next_timer(turn))
+    approvals = (awaited.until_ms for awaited in turn.state.awaiting.values())
+    known = (_run_deadline(turn.state), _next_timer(turn), *approvals)
     return min((due_ms for due_ms in known if due_ms is not None), default=None)
 
 
@@ -345,9 +383,11 @@ _RULES: Final[tuple[Callable[[_Turn], Next | None], ...]] = (
     _bury,
     _announce_pivot,
     _answer_deferred,
+    _hold,
     _alert,
     _draw,
     _expire_run,
+    _expire_approval,
     _turn_around,
     _decide_step,
     _go_on,

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
-from sagactl.core.frontier import apply_event, fail_run
+from sagactl.core.frontier import apply_event, begin_step, deny_step, fail_run
+from sagactl.core.people import prolong
 from sagactl.core.policy import Zone, zone_of
 from sagactl.core.records import (
     Cause,
@@ -29,7 +30,7 @@ from sagactl.core.records import (
 )
 from sagactl.core.saga import Saga
 from sagactl.core.state import OperationState, RunState, refill_budget, step_state
-from sagactl.core.transitions import SETTLED_PHASES, Event, IllegalRecordError, Phase
+from sagactl.core.transitions import Event, IllegalRecordError, Phase
 
 
 class Stand(StrEnum):
@@ -58,6 +59,7 @@ class Effect(StrEnum):
     TURN_BACK_PAST_PIVOT = "turn_back_past_pivot"
     END = "end"
     DEFER = "defer"
+    PAUSE = "pause"
     NOTHING = "nothing"
     REFUSE = "refuse"
 
@@ -113,6 +115,22 @@ EFFECTS: Final[Mapping[Verb, Mapping[Stand, tuple[Effect, str]]]] = {
         _S.TERMINATED: (_E.REFUSE, "the run is terminated already"),
         _S.TERMINATED_PAST_PIVOT: (_E.REFUSE, "the run is terminated already"),
     },
+    Verb.PAUSE: {
+        _S.FORWARD: (_E.PAUSE, ""),
+        _S.ENDING: (_E.REFUSE, "the run is being terminated"),
+        _S.PIVOT_OPEN: (_E.PAUSE, ""),
+        _S.BEHIND: (_E.PAUSE, ""),
+        _S.BACKWARD: (_E.PAUSE, ""),
+        _S.STUCK_BEFORE: (_E.REFUSE, "the run is stuck: nothing goes on anyhow"),
+        _S.STUCK_PIVOT: (_E.REFUSE, "the run is stuck: nothing goes on anyhow"),
+        _S.STUCK_BEHIND: (_E.REFUSE, "the run is stuck: nothing goes on anyhow"),
+        _S.STUCK_BACKWARD: (_E.REFUSE, "the run is stuck: nothing goes on anyhow"),
+        _S.SUCCEEDED: (_E.REFUSE, "the run has succeeded"),
+        _S.SUCCEEDED_PAST_PIVOT: (_E.REFUSE, "the run has succeeded"),
+        _S.ROLLED_BACK: (_E.REFUSE, "the run is rolled back"),
+        _S.TERMINATED: (_E.REFUSE, "the run is terminated"),
+        _S.TERMINATED_PAST_PIVOT: (_E.REFUSE, "the run is terminated"),
+    },
 }
 """Each verb at each stand: complete, so that nothing is decided by omission."""
 
@@ -159,6 +177,11 @@ def answer_request(saga: Saga, state: RunState, request: Request, at_ms: int) ->
         objection = _object_to_letter(saga, state, request, at_ms)
         disposition = Disposition.REFUSED if objection else Disposition.ACCEPTED
         return Operator(at_ms, request, disposition, objection)
+    if request.verb in {Verb.APPROVE, Verb.DENY, Verb.UNPAUSE}:
+        objection = (
+            _object_to_unpausing(state) if request.verb is Verb.UNPAUSE else _object_to_answer(saga, state, request)
+        )
+        return Operator(at_ms, request, Disposition.REFUSED if objection else Disposition.ACCEPTED, objection)
     effect, detail = EFFECTS[request.verb][stand_of(state)]
     if effect is Effect.TURN_BACK_PAST_PIVOT:
         effect, detail = _past_pivot(request, detail)
@@ -167,6 +190,28 @@ def answer_request(saga: Saga, state: RunState, request: Request, at_ms: int) ->
         Effect.DEFER: Disposition.DEFERRED,
     }.get(effect, Disposition.ACCEPTED)
     return Operator(at_ms, request, disposition, detail or None)
+
+
+def _object_to_unpausing(state: RunState) -> str | None:
+    return None if state.paused else "the run is not paused"
+
+
+def _object_to_answer(saga: Saga, state: RunState, request: Request) -> str | None:
+    """Return why an approval can't be given or denied as asked, or None."""
+    name = None if request.operation is None else request.operation.step
+    if state.ended is not None:
+        return f"the run has ended {state.ended.status}"
+    if state.terminating or state.direction is Direction.COMPENSATION or state.failing is not None:
+        return "the run goes back: nothing is approved any more"
+    if name is None or name not in state.awaiting:
+        return f"{name} waits for no approval"
+    approval = saga.by_id[name].approval
+    assert approval is not None, "what is awaited was asked for"
+    if approval.by and request.who not in approval.by:
+        return f"only {', '.join(approval.by)} may answer for {name}, not {request.who}"
+    if request.verb is Verb.APPROVE and request.digest != state.awaiting[name].digest:
+        return f"what {name} would do is not what was approved: look at it again"
+    return None
 
 
 def _past_pivot(request: Request, detail: str) -> tuple[Effect, str]:
@@ -242,13 +287,36 @@ def apply_request(saga: Saga, state: RunState, record: Operator) -> None:
     if request.verb in {Verb.RETRY, Verb.RESOLVE}:
         _apply_to_letter(saga, state, request, record.at_ms)
         return
+    if request.verb in {Verb.APPROVE, Verb.DENY}:
+        _apply_answer(saga, state, request, record.at_ms)
+        return
+    if request.verb is Verb.UNPAUSE:
+        state.paused = False
+        return
     effect, _ = EFFECTS[request.verb][stand_of(state)]
+    if effect is Effect.PAUSE:
+        state.paused = True
+        return
+    state.paused = state.paused and effect is Effect.NOTHING  # who turns a run around wants it to go on
     if effect is Effect.END:
         state.terminating = True
         state.failing_since_ms = record.at_ms
         _wake(state, record.at_ms)
     elif effect in {Effect.TURN_BACK, Effect.TURN_BACK_PAST_PIVOT}:
         _turn_back(state, request, record.at_ms)
+
+
+def _apply_answer(saga: Saga, state: RunState, request: Request, at_ms: int) -> None:
+    assert request.operation is not None, "the request names its step"
+    step_id = request.operation.step
+    _wake(state, at_ms)
+    if request.verb is Verb.APPROVE:
+        del state.awaiting[step_id]
+        step_state(state, step_id).asked = None
+        begin_step(saga, state, step_id)
+        return
+    because = f": {request.reason}" if request.reason else ""
+    deny_step(saga, state, step_id, Failure("denied", f"denied by {request.who}{because}"), at_ms)
 
 
 def _turn_back(state: RunState, request: Request, at_ms: int) -> None:
@@ -267,12 +335,7 @@ def _wake(state: RunState, at_ms: int) -> None:
     """Leave `stuck`; the time in which only a person was awaited doesn't count against deadlines (E14)."""
     if state.stuck is None:
         return
-    idle_ms = at_ms - state.stuck.at_ms
-    if state.deadline_ms is not None:
-        state.deadline_ms += idle_ms
-    for op in state.operations.values():
-        if op.schedule_deadline_ms is not None and op.phase not in SETTLED_PHASES:
-            op.schedule_deadline_ms += idle_ms
+    prolong(state, at_ms - state.stuck.at_ms)
     state.stuck = None
 
 
@@ -290,6 +353,11 @@ def _apply_to_letter(saga: Saga, state: RunState, request: Request, at_ms: int) 
         del state.ready[operation]  # its `when` or `foreach` was refused: evaluated again
         del state.operations[operation]
         state.undecided[operation.step] = None
+    asked = step_state(state, operation.step).asked
+    if op.phase is Phase.READY and operation.direction is Direction.ACTION and asked is not None:
+        del state.ready[operation]  # it was denied, behind the pivot: asked again, without a limit
+        del state.operations[operation]
+        state.awaiting[operation.step] = asked._replace(until_ms=None)
 
 
 def _resolve(saga: Saga, state: RunState, op: OperationState, request: Request, at_ms: int) -> None:

@@ -42,8 +42,8 @@ def zone_of(saga: Saga, operation: Operation) -> Zone:
 def judge(saga: Saga, state: RunState, op: OperationState, event: Event, at_ms: int) -> Phase:
     """Return the phase that *event* leads to, and note in `op.cause` why where it is given up."""
     zone = zone_of(saga, op.operation)
-    if event is Event.REFUSED:
-        return _give_up(op, zone, Cause.STEP_FAILED)
+    if event in {Event.REFUSED, Event.DENIED}:
+        return _give_up(op, zone, Cause.DENIED if event is Event.DENIED else Cause.STEP_FAILED)
     if zone is not Zone.UNDO and (state.direction is Direction.COMPENSATION or state.failing is not None):
         return Phase.FAILED
     if event in _PROBE_ANSWERS or (event is Event.LOST and op.phase is Phase.PROBING):

@@ -120,6 +120,10 @@ class Verb(StrEnum):
     TERMINATE = "terminate"
     RETRY = "retry"
     RESOLVE = "resolve"
+    APPROVE = "approve"
+    DENY = "deny"
+    PAUSE = "pause"
+    UNPAUSE = "unpause"
 
 
 class Resolution(StrEnum):
@@ -162,6 +166,8 @@ class Request:
     resolution: Resolution | None = None
     output: Json = None
     past_pivot: bool = False
+    digest: str | None = None
+    """What an approval is bound to, as its author has seen it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,12 +199,17 @@ class DriverClaimed:
 
 @dataclass(frozen=True, slots=True)
 class StepDecided:
-    """`when` and `foreach` of a step were evaluated, once (F8, F9); `items` is None without `foreach`."""
+    """`when` and `foreach` of a step were evaluated, once (F8, F9); `items` is None without `foreach`.
+
+    With `approval`, a digest of what it will do, the step waits for a person; until `until_ms`, where that is given.
+    """
 
     at_ms: int
     step: str
     runs: bool
     items: tuple[Json, ...] | None = None
+    approval: str | None = None
+    until_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

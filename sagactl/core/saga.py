@@ -119,6 +119,15 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class Approval:
+    """Who must agree before a step starts: `required` says when (always, where it is None), `by` who may (anybody)."""
+
+    required: Template | None = None
+    by: tuple[str, ...] = ()
+    timeout_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """One local transaction: an action and, where there is one, its compensation."""
 
@@ -132,6 +141,7 @@ class Step:
     foreach: Template | None = None
     concurrency: int = 1
     guard: Template | None = None
+    approval: Approval | None = None
     compensate_failed: CompensateFailed = CompensateFailed.AUTO
     description: str | None = None
     agent: str | None = None

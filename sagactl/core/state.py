@@ -22,6 +22,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 from dataclasses import field
+from typing import NamedTuple
 
 from sagactl.core.canonical import Json
 from sagactl.core.records import (
@@ -77,6 +78,13 @@ class OperationState:
         return self.attempts - self.attempts_before_retry
 
 
+class Awaited(NamedTuple):
+    """An approval that was asked for: what it is bound to, and until when it can be given."""
+
+    digest: str
+    until_ms: int | None
+
+
 @dataclass(slots=True)
 class StepState:
     """What became of a step as a whole; for a plain step `items` is None and `outputs` has one place."""
@@ -90,6 +98,8 @@ class StepState:
     items_done: int = 0
     outputs: dict[int | None, Json] = field(default_factory=dict)
     output: Json = None
+    asked: Awaited | None = None
+    """The approval that it waits, or waited, for; None once it was given."""
 
 
 @dataclass(slots=True)
@@ -130,7 +140,9 @@ class RunState:
     """Actions with an intent, in the order of their first intents."""
 
     undecided: dict[str, None] = field(default_factory=dict)
-    """Steps whose needs are met and whose `when` or `foreach` must be evaluated."""
+    """Steps whose needs are met and whose `when`, `foreach` or `approval` must be evaluated."""
+    awaiting: dict[str, Awaited] = field(default_factory=dict)
+    """Steps that a person must agree to before they start."""
     startable: dict[str, None] = field(default_factory=dict)
     """Steps with items that were never called."""
     ready: dict[Operation, None] = field(default_factory=dict)
@@ -160,6 +172,9 @@ class RunState:
     pivot_announced: bool = False
     deferred: list[Request] = field(default_factory=list)
     answered: set[str] = field(default_factory=set)
+    paused: bool = False
+    people_since_ms: int | None = None
+    """Since when nothing but an answer of a person has been awaited."""
     deadline_ms: int | None = None
     deadline_alerted: bool = False
     backward: Backward | None = None
@@ -276,4 +291,4 @@ def first_timer_after(state: RunState, now_ms: int) -> int | None:
 
 def is_plain(step: Step) -> bool:
     """Tell whether nothing has to be evaluated before the step's call."""
-    return step.when is None and step.foreach is None
+    return step.when is None and step.foreach is None and step.approval is None

@@ -89,10 +89,21 @@ def _waiting_for(state: RunState) -> Waiting | None:
         word = state.waiting.cause.value if state.waiting.cause is not None else "person"
         detail = None if state.waiting.failure is None else state.waiting.failure.message
         return Waiting(word, detail, state.waiting.until_ms)
-    if state.in_flight or state.ready or state.startable or state.undecided or state.doubtful:
+    if state.in_flight:
+        return None
+    return Waiting("paused", None, None) if state.paused else _waiting_forward(state)
+
+
+def _waiting_forward(state: RunState) -> Waiting | None:
+    if state.ready or state.startable or state.undecided or state.doubtful:
         return None
     timer = next_timer(state)
-    return None if timer is None else Waiting("timer", str(timer[1]), timer[0])
+    if timer is not None:
+        return Waiting("timer", str(timer[1]), timer[0])
+    if state.people_since_ms is None:
+        return None
+    limits = [awaited.until_ms for awaited in state.awaiting.values() if awaited.until_ms is not None]
+    return Waiting("approval", ", ".join(state.awaiting), min(limits, default=None))
 
 
 class StepStatus(StrEnum):

@@ -54,6 +54,7 @@ class Event(StrEnum):
     TIMER = "timer"
     EXPIRED = "expired"
     REFUSED = "refused"
+    DENIED = "denied"
     DEAD_LETTER = "dead_letter"
     RETRIED = "retried"
     RESOLVED_DONE = "resolved_done"
@@ -70,6 +71,7 @@ TRANSITIONS: Final[Mapping[Phase, Mapping[Event, tuple[Phase, ...]]]] = {
     _P.READY: {
         Event.INTENT: (_P.CALLING,),
         Event.REFUSED: _GIVEN_UP,
+        Event.DENIED: _GIVEN_UP,
     },
     _P.CALLING: {
         Event.SUCCEEDED: (_P.SUCCEEDED,),

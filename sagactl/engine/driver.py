@@ -242,7 +242,7 @@ class Driver:
             return run.held_up[0]
         if self._stopping_since is not None:
             return Why.INTERRUPTED
-        if run.is_waiting_for_timer and not self._settings.waits_for_timers:
+        if run.is_waiting_for_person or (run.is_waiting_for_timer and not self._settings.waits_for_timers):
             return Why.WAITING
         return None
 
@@ -327,7 +327,7 @@ class Driver:
         run.calls_in_a_row += len(turn.calls)
         self._changed[run.run_id] = None
         run.is_at_rest = isinstance(turn.then, Rest)
-        run.is_waiting_for_timer = False
+        run.is_waiting_for_timer = run.is_waiting_for_person = False
         match turn.then:
             case EndCalls(operations):
                 for operation in operations:
@@ -343,8 +343,8 @@ class Driver:
         if wait.what in {Cause.MISSING_TOOL, Cause.MISSING_SECRET}:
             self._fold(run, run.hold_up(wait, self._now_ms(run)))
             return
-        is_idle = wait.what == "timer" and not run.state.in_flight
-        run.is_waiting_for_timer = is_idle
+        run.is_waiting_for_person = wait.what in {"approval", "paused"}
+        run.is_waiting_for_timer = is_idle = wait.what == "timer" and not run.state.in_flight
         if wait.until_ms is not None:
             if wait.until_ms == run.wake_ms:
                 return

@@ -69,6 +69,7 @@ class Run:
     calls_in_a_row: int = 0
     """Calls since the run last stood back for others that waited for a slot."""
     is_waiting_for_timer: bool = False
+    is_waiting_for_person: bool = False
     held_up: tuple[Why, str] | None = None
     """What isn't here, and its name, where nothing goes on without it."""
     is_at_rest: bool = False

@@ -115,6 +115,7 @@ _REQUEST: Final = _nested(
         "resolution": word(Resolution),
         "output": _JSON,
         "past_pivot": _FLAG,
+        "digest": _TEXT,
     },
 )
 
@@ -168,7 +169,9 @@ _ALL: Final = (
         },
     ),
     _layout(DriverClaimed, _Columns.NOTHING, {"fence": _INTEGER, "holder": _HOLDER, "calls_ended": _FLAG}),
-    _layout(StepDecided, _Columns.STEP, {"runs": _FLAG, "items": list_of(_JSON)}),
+    _layout(
+        StepDecided, _Columns.STEP, {"runs": _FLAG, "items": list_of(_JSON), "approval": _TEXT, "until_ms": _INTEGER}
+    ),
     _layout(
         Intent,
         _Columns.CALL,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sagactl.core.canonical import Json
-from sagactl.core.saga import SETTLE_MS, Call, Saga, Step, StepClass, ToolFacts
+from sagactl.core.saga import SETTLE_MS, Approval, Call, Saga, Step, StepClass, ToolFacts
 from sagactl.core.template import Literal, Template
 from sagactl.spec.classes import ResolvedStep, choose_on_unknown
-from sagactl.spec.draft import DraftPolicy, DraftSaga
+from sagactl.spec.draft import DraftApproval, DraftPolicy, DraftSaga
 from sagactl.spec.expressions import read_template
 from sagactl.spec.findings import Findings
 from sagactl.spec.graph import Graph
@@ -76,10 +76,18 @@ class _Build:
             foreach=self.optional(draft.foreach),
             concurrency=1 if draft.concurrency is None else draft.concurrency.value,
             guard=self.optional(draft.guard),
+            approval=None if draft.approval is None else self._approval(draft.approval),
             compensate_failed=draft.compensate_failed,
             description=draft.description,
             agent=draft.agent,
             line=draft.line,
+        )
+
+    def _approval(self, draft: DraftApproval) -> Approval:
+        return Approval(
+            required=self.optional(draft.required),
+            by=() if draft.by is None else tuple(each.value for each in draft.by),
+            timeout_ms=None if draft.timeout_ms is None else draft.timeout_ms.value,
         )
 
     def _action(self, step: ResolvedStep) -> Call:

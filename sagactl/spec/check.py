@@ -58,7 +58,7 @@ def _check_syntax(draft: DraftSaga, steps: list[ResolvedStep], findings: Finding
     entries = [draft.run_key, draft.output]
     nodes: list[Node] = []
     for step in steps:
-        entries += [step.draft.when, step.draft.foreach, step.draft.guard]
+        entries += [step.draft.when, step.draft.foreach, step.draft.guard, step.draft.approval_required]
         written = step.draft.undo
         nodes += [
             node for node in (step.draft.arguments, None if written is None else written.arguments) if node is not None
@@ -124,7 +124,8 @@ class _Checker:
     def _check_conditions(self, step: ResolvedStep, view: View, compiler: Compiler) -> None:
         draft = step.draft
         guard_view = replace(view, place=Place.GUARD, own=self._loop(step, view))
-        for entry, seen in ((draft.when, view), (draft.guard, guard_view)):
+        asked_view = replace(view, place=Place.APPROVAL)
+        for entry, seen in ((draft.when, view), (draft.guard, guard_view), (draft.approval_required, asked_view)):
             if entry is not None:
                 self._check_one(entry, seen, compiler, _BOOLEAN)
         if draft.foreach is not None:

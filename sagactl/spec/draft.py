@@ -44,6 +44,15 @@ class DraftUndo:
 
 
 @dataclass(frozen=True, slots=True)
+class DraftApproval:
+    """Who must agree before a step starts; `required` is None where somebody always must."""
+
+    required: Entry | None = None
+    by: tuple[Placed[str], ...] | None = None
+    timeout_ms: Placed[int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class DraftStep:
     """One step; `label` names it in messages also where its id is missing or bad."""
 
@@ -55,6 +64,7 @@ class DraftStep:
     when: Entry | None = None
     foreach: Entry | None = None
     guard: Entry | None = None
+    approval: DraftApproval | None = None
     concurrency: Placed[int] | None = None
     tool: Placed[str] | None = None
     arguments: MapNode | None = None
@@ -66,6 +76,11 @@ class DraftStep:
     description: str | None = None
     agent: str | None = None
     line: int | None = None
+
+    @property
+    def approval_required(self) -> Entry | None:
+        """Return the condition on which a person must agree."""
+        return None if self.approval is None else self.approval.required
 
     @property
     def is_pivot(self) -> bool:

@@ -46,6 +46,7 @@ class Place(Enum):
     RUN_KEY = ("run_key", frozenset({"input"}))
     WHEN = ("when", frozenset({"input", "steps", "run"}))
     FOREACH = ("foreach", frozenset({"input", "steps", "run"}))
+    APPROVAL = ("approval", frozenset({"input", "steps", "run"}))
     GUARD = ("guard", frozenset({"input", "steps", "run", "item", "index"}))
     ACTION = ("with", frozenset({"input", "steps", "run", "item", "index", "secrets"}))
     UNDO = (

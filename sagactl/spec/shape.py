@@ -10,7 +10,7 @@ from typing import Final
 
 from sagactl.core.keys import RESERVED_IDS, SAGA_NAME, STEP_ID, TOOL_NAME
 from sagactl.core.saga import ITEMS_MAX, STEPS_MAX, CompensateFailed
-from sagactl.spec.draft import DraftPolicy, DraftSaga, DraftStep, DraftUndo, Placed
+from sagactl.spec.draft import DraftApproval, DraftPolicy, DraftSaga, DraftStep, DraftUndo, Placed
 from sagactl.spec.fields import Fields, kind_of
 from sagactl.spec.findings import Findings
 from sagactl.spec.policy import DEFAULTS_KEYS, POLICY_KEYS, TIMEOUT_MS_MAX, read_policy
@@ -28,6 +28,7 @@ STEP_KEYS: Final = (
     *("id", "description", "agent", "needs", "when", "foreach", "concurrency", "tool", "with", "compensate", "pivot"),
     *("read_only", *POLICY_KEYS, "compensate_failed", "approval", "guard"),
 )
+APPROVAL_KEYS: Final = ("required", "by", "timeout")
 UNDO_KEYS: Final = ("tool", "with", "none", *POLICY_KEYS)
 SECRET_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}", re.ASCII)
 
@@ -137,20 +138,12 @@ def _read_step(index: int, node: Node, findings: Findings) -> DraftStep | None:
     top = entry.span if entry is not None else node.entries[0].key_span if node.entries else node.span
     for key in ("id", "tool"):
         fields.require(key, top)
-    _refuse_approval(fields, findings)
     return _make_step(index, label, top, fields, findings)
 
 
 def plain_id(entry: Entry | None) -> object:
     """Return the value of an entry that may hold an id."""
     return entry.node.value if entry is not None and isinstance(entry.node, Scalar) else None
-
-
-def _refuse_approval(fields: Fields, findings: Findings) -> None:
-    entry = fields.entry("approval")
-    if entry is not None:
-        message = "approval is not supported by this release"
-        findings.error("not-supported", message, entry.key_span, hint="leave it out; approvals come with a later one")
 
 
 def _make_step(index: int, label: str, span: Span, fields: Fields, findings: Findings) -> DraftStep:
@@ -165,6 +158,7 @@ def _make_step(index: int, label: str, span: Span, fields: Fields, findings: Fin
         when=_read_condition(fields, "when"),
         foreach=_read_foreach(fields, findings),
         guard=_read_condition(fields, "guard"),
+        approval=_read_approval(fields, findings),
         concurrency=fields.count("concurrency", CONCURRENCY_MAX),
         tool=_read_tool(fields, findings),
         arguments=fields.map("with"),
@@ -207,6 +201,29 @@ def _read_condition(fields: Fields, key: str) -> Entry | None:
         return entry
     fields.refuse(entry, "true, false or one expression", f'write {key}: "${{{{ ... }}}}"')
     return None
+
+
+def _read_approval(fields: Fields, findings: Findings) -> DraftApproval | None:
+    """Read a condition alone, or a map with who may answer and how long it is waited for."""
+    entry = fields.entry("approval")
+    if entry is None:
+        return None
+    if not isinstance(entry.node, MapNode):
+        return _make_approval(_read_condition(fields, "approval"))
+    inner = Fields(entry.node, APPROVAL_KEYS, "an approval", findings)
+    by = inner.names("by")
+    if by == ():
+        findings.error("wrong-type", "by names nobody, so nobody could answer", entry.span, hint="leave it out")
+    approval = _make_approval(_read_condition(inner, "required"))
+    timeout_ms = inner.duration("timeout", 1, TIMEOUT_MS_MAX)
+    return None if approval is None else DraftApproval(approval.required, by, timeout_ms)
+
+
+def _make_approval(required: Entry | None) -> DraftApproval | None:
+    """Return the approval with that condition; none where it is plainly false."""
+    if required is None or not isinstance(required.node, Scalar) or not isinstance(required.node.value, bool):
+        return DraftApproval(required)
+    return DraftApproval() if required.node.value else None
 
 
 def _read_foreach(fields: Fields, findings: Findings) -> Entry | None:

@@ -123,6 +123,14 @@ STEPS = [
     *(
         "compensate: {tool: a.b, with: {x: 1}, retry: {max_attempts: 3}}",
         "approval: {}",
+        "approval: true",
+        "approval: no",
+        "approval: '${{ input.x }}'",
+        "approval: {by: [ana], timeout: 1d, required: '${{ input.x }}'}",
+        "approval: {by: []}",
+        "approval: {by: ana}",
+        "approval: {timeout: soon}",
+        "approval: {when: true}",
         "guard: '${{ x }}'",
         "guard: [x]",
     ),
@@ -168,7 +176,7 @@ def test_the_schema_has_the_keys_of_the_loader() -> None:
     """F1: no key is missing in the schema, and none is there that the loader refuses."""
     keys = dict(maps_of_keys(to_floats(read_file_schema())))
     assert keys["saga"] == set(SAGA_KEYS)
-    assert keys["step"] == set(STEP_KEYS) - {"approval"}
+    assert keys["step"] == set(STEP_KEYS)
     assert keys["compensate"] == set(UNDO_KEYS)
     assert keys["retry"] == set(RETRY_KEYS)
     assert keys["defaults"] == set(DEFAULTS_KEYS)

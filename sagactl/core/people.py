@@ -1,0 +1,93 @@
+"""What waits for people: approvals, pauses, and the time that they take (rules E14, E22).
+
+An approval belongs to a step as a whole, its items included: asked once, when everything that the step will be called
+with is known, and answered once. What is approved is told by a digest of the run's definition, the step, and all its
+arguments; an answer carries the digest that its author has seen, and one that differs is refused. So nobody approves
+one thing and gets another.
+
+A run in which nothing but a person's answer is awaited holds nothing: no slot, no lease, no process. Such time doesn't
+count against its deadlines: `people_since_ms` says since when it runs.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from sagactl.core.canonical import Json, canonical
+from sagactl.core.records import Direction
+from sagactl.core.saga import PAYLOAD_BYTES_MAX, Saga, Step
+from sagactl.core.scope import run_scope
+from sagactl.core.state import RunState, next_timer
+from sagactl.core.template import Evaluator, ExpressionError, Scope, render
+from sagactl.core.transitions import SETTLED_PHASES
+
+
+def needs_approval(saga: Saga, state: RunState, step: Step, evaluator: Evaluator) -> bool:
+    """Tell whether a person must agree to *step*; raises ExpressionError."""
+    if step.approval is None or step.approval.required is None:
+        return step.approval is not None
+    value = render(step.approval.required, run_scope(saga, state), evaluator)
+    if not isinstance(value, bool):
+        raise ExpressionError("approval must be true or false")
+    return value
+
+
+def arguments_of(
+    saga: Saga, state: RunState, step: Step, items: tuple[Json, ...] | None, evaluator: Evaluator
+) -> list[Json]:
+    """Return the arguments of the step's call, or of each item's in list order; raises ExpressionError."""
+    scopes: list[Scope] = [run_scope(saga, state)]
+    if items is not None:
+        scopes = [{**scopes[0], "item": item, "index": index} for index, item in enumerate(items)]
+    return [_evaluate(step, scope, evaluator) for scope in scopes]
+
+
+def _evaluate(step: Step, scope: Scope, evaluator: Evaluator) -> Json:
+    arguments = render(step.action.arguments, scope, evaluator)
+    if len(canonical(arguments)) > PAYLOAD_BYTES_MAX:
+        raise ExpressionError(f"the arguments are larger than {PAYLOAD_BYTES_MAX} bytes")
+    objection = evaluator.check_arguments(step.action.tool, arguments)
+    if objection is not None:
+        raise ExpressionError(objection)
+    return arguments
+
+
+def digest_of_approval(state: RunState, step: Step, arguments: list[Json]) -> str:
+    """Return what an approval of *step* is bound to."""
+    assert state.created is not None, "a run begins with its first record"
+    found = sha256(f"sagactl.approval/1;{state.created.definition};{step.id};{len(arguments)}".encode())
+    for each in arguments:
+        found.update(sha256(canonical(each).encode()).digest())
+    return found.hexdigest()
+
+
+def note_people(state: RunState, at_ms: int) -> None:
+    """Note whether from *at_ms* on only people are awaited; what that took until now is added to the deadlines."""
+    if _awaits_only_people(state):
+        if state.people_since_ms is None:
+            state.people_since_ms = at_ms
+        return
+    if state.people_since_ms is not None:
+        since_ms, state.people_since_ms = state.people_since_ms, None
+        prolong(state, at_ms - since_ms)
+
+
+def _awaits_only_people(state: RunState) -> bool:
+    if state.in_flight or state.stuck is not None or state.ended is not None:
+        return False
+    if state.paused:
+        return True
+    is_turned = state.direction is Direction.COMPENSATION or state.failing is not None or state.terminating
+    if is_turned or not state.awaiting:
+        return False
+    busy = (state.ready, state.startable, state.undecided, state.doubtful, state.undrawn, state.exhausted)
+    return not any(busy) and next_timer(state) is None
+
+
+def prolong(state: RunState, idle_ms: int) -> None:
+    """E14: time in which only a person was awaited doesn't count against deadlines."""
+    if state.deadline_ms is not None:
+        state.deadline_ms += idle_ms
+    for op in state.operations.values():
+        if op.schedule_deadline_ms is not None and op.phase not in SETTLED_PHASES:
+            op.schedule_deadline_ms += idle_ms
