@@ -159,14 +159,21 @@ def _arguments(saga: Saga, state: RunState, world: World, op: OperationState) ->
         arguments = _undo_arguments(saga, state, world, op)
     else:
         _check_guard(saga, state, world, op)
-        scope = action_scope(saga, state, op.operation)
-        arguments = render(saga.by_id[op.operation.step].action.arguments, scope, world.evaluator)
+        arguments = _action_arguments(saga, state, world, op.operation)
     if len(canonical(arguments)) > PAYLOAD_BYTES_MAX:
         raise ExpressionError(f"the arguments are larger than {PAYLOAD_BYTES_MAX} bytes")
     objection = world.evaluator.check_arguments(call_of(saga, op.operation).tool, arguments)
     if objection is not None:
         raise ExpressionError(objection)
     return arguments
+
+
+def _action_arguments(saga: Saga, state: RunState, world: World, operation: Operation) -> Json:
+    approved = state.steps[operation.step].arguments
+    if approved:
+        return approved[operation.item or 0]
+    scope = action_scope(saga, state, operation)
+    return render(saga.by_id[operation.step].action.arguments, scope, world.evaluator)
 
 
 def _undo_arguments(saga: Saga, state: RunState, world: World, op: OperationState) -> Json:

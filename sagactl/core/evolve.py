@@ -120,6 +120,8 @@ def _on_step_decided(saga: Saga, state: RunState, record: StepDecided) -> None:
         return
     if saga.by_id[record.step].approval is None:
         raise IllegalRecordError(f"{record.step} takes no approval")
+    _require(len(record.arguments) == len(record.items or (None,)), "an approval is for all arguments")
+    step.arguments = record.arguments
     step.asked = state.awaiting[record.step] = Awaited(record.approval, record.until_ms)
 
 

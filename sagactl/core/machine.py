@@ -220,22 +220,23 @@ def _evaluate_step(turn: _Turn, step: Step) -> StepDecided | Decision:
         if step.when is not None and not _evaluate_when(turn, step.when):
             return StepDecided(now_ms, step.id, runs=False)
         items = None if step.foreach is None else _evaluate_items(turn, step.foreach)
-        approval = _ask_approval(turn, step, items)
+        arguments = _ask_approval(turn, step, items)
     except (ExpressionError, NotJsonError) as error:
         failure = Failure("refused", str(error))
         return Decision(now_ms, DecisionKind.REFUSED, step=step.id, failure=failure)
-    timeout_ms = None if step.approval is None or approval is None else step.approval.timeout_ms
-    until_ms = None if timeout_ms is None else now_ms + timeout_ms
-    return StepDecided(now_ms, step.id, runs=True, items=items, approval=approval, until_ms=until_ms)
+    if step.approval is None or not arguments:
+        return StepDecided(now_ms, step.id, runs=True, items=items)
+    approval = people.digest_of_approval(turn.state, step, arguments)
+    until_ms = None if step.approval.timeout_ms is None else now_ms + step.approval.timeout_ms
+    return StepDecided(now_ms, step.id, True, items, approval, until_ms, arguments)
 
 
-def _ask_approval(turn: _Turn, step: Step, items: tuple[Json, ...] | None) -> str | None:
-    """Return what a person must agree to, or None where nobody needs to; an empty list asks nobody."""
+def _ask_approval(turn: _Turn, step: Step, items: tuple[Json, ...] | None) -> tuple[Json, ...]:
+    """Return the arguments that a person must agree to; none where nobody needs to, as for an empty list."""
     evaluator = turn.world.evaluator
     if items == () or not people.needs_approval(turn.saga, turn.state, step, evaluator):
-        return None
-    arguments = people.arguments_of(turn.saga, turn.state, step, items, evaluator)
-    return people.digest_of_approval(turn.state, step, arguments)
+        return ()
+    return people.arguments_of(turn.saga, turn.state, step, items, evaluator)
 
 
 def _evaluate_when(turn: _Turn, template: Template) -> bool:

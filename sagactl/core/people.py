@@ -1,9 +1,9 @@
 """What waits for people: approvals, pauses, and the time that they take (rules E14, E22).
 
 An approval belongs to a step as a whole, its items included: asked once, when everything that the step will be called
-with is known, and answered once. What is approved is told by a digest of the run's definition, the step, and all its
-arguments; an answer carries the digest that its author has seen, and one that differs is refused. So nobody approves
-one thing and gets another.
+with is known, and answered once. Its arguments are evaluated then, recorded, and used by its calls as they stand. What
+is approved is told by a digest of the run's definition, the step, and these arguments; an answer carries the digest
+that its author has seen, and one that differs is refused. So nobody approves one thing and gets another.
 
 A run in which nothing but a person's answer is awaited holds nothing: no slot, no lease, no process. Such time doesn't
 count against its deadlines: `people_since_ms` says since when it runs.
@@ -11,9 +11,7 @@ count against its deadlines: `people_since_ms` says since when it runs.
 
 from __future__ import annotations
 
-from hashlib import sha256
-
-from sagactl.core.canonical import Json, canonical
+from sagactl.core.canonical import Json, canonical, digest
 from sagactl.core.records import Direction
 from sagactl.core.saga import PAYLOAD_BYTES_MAX, Saga, Step
 from sagactl.core.scope import run_scope
@@ -34,31 +32,29 @@ def needs_approval(saga: Saga, state: RunState, step: Step, evaluator: Evaluator
 
 def arguments_of(
     saga: Saga, state: RunState, step: Step, items: tuple[Json, ...] | None, evaluator: Evaluator
-) -> list[Json]:
+) -> tuple[Json, ...]:
     """Return the arguments of the step's call, or of each item's in list order; raises ExpressionError."""
     scopes: list[Scope] = [run_scope(saga, state)]
     if items is not None:
         scopes = [{**scopes[0], "item": item, "index": index} for index, item in enumerate(items)]
-    return [_evaluate(step, scope, evaluator) for scope in scopes]
+    arguments = tuple([_evaluate(step, scope, evaluator) for scope in scopes])
+    if len(canonical(list(arguments))) > PAYLOAD_BYTES_MAX:
+        raise ExpressionError(f"what is to be approved is larger than {PAYLOAD_BYTES_MAX} bytes")
+    return arguments
 
 
 def _evaluate(step: Step, scope: Scope, evaluator: Evaluator) -> Json:
     arguments = render(step.action.arguments, scope, evaluator)
-    if len(canonical(arguments)) > PAYLOAD_BYTES_MAX:
-        raise ExpressionError(f"the arguments are larger than {PAYLOAD_BYTES_MAX} bytes")
     objection = evaluator.check_arguments(step.action.tool, arguments)
     if objection is not None:
         raise ExpressionError(objection)
     return arguments
 
 
-def digest_of_approval(state: RunState, step: Step, arguments: list[Json]) -> str:
+def digest_of_approval(state: RunState, step: Step, arguments: tuple[Json, ...]) -> str:
     """Return what an approval of *step* is bound to."""
     assert state.created is not None, "a run begins with its first record"
-    found = sha256(f"sagactl.approval/1;{state.created.definition};{step.id};{len(arguments)}".encode())
-    for each in arguments:
-        found.update(sha256(canonical(each).encode()).digest())
-    return found.hexdigest()
+    return digest([state.created.definition, step.id, list(arguments)])
 
 
 def note_people(state: RunState, at_ms: int) -> None:

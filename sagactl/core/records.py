@@ -202,6 +202,7 @@ class StepDecided:
     """`when` and `foreach` of a step were evaluated, once (F8, F9); `items` is None without `foreach`.
 
     With `approval`, a digest of what it will do, the step waits for a person; until `until_ms`, where that is given.
+    Then `arguments` are those of its call, or of each item's: what is approved is what is called.
     """
 
     at_ms: int
@@ -210,6 +211,7 @@ class StepDecided:
     items: tuple[Json, ...] | None = None
     approval: str | None = None
     until_ms: int | None = None
+    arguments: tuple[Json, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,6 +100,8 @@ class StepState:
     output: Json = None
     asked: Awaited | None = None
     """The approval that it waits, or waited, for; None once it was given."""
+    arguments: tuple[Json, ...] = ()
+    """What a person was asked to agree to: the arguments of its call, or of each item's."""
 
 
 @dataclass(slots=True)

@@ -170,7 +170,9 @@ _ALL: Final = (
     ),
     _layout(DriverClaimed, _Columns.NOTHING, {"fence": _INTEGER, "holder": _HOLDER, "calls_ended": _FLAG}),
     _layout(
-        StepDecided, _Columns.STEP, {"runs": _FLAG, "items": list_of(_JSON), "approval": _TEXT, "until_ms": _INTEGER}
+        StepDecided,
+        _Columns.STEP,
+        {"runs": _FLAG, "items": list_of(_JSON), "approval": _TEXT, "until_ms": _INTEGER, "arguments": list_of(_JSON)},
     ),
     _layout(
         Intent,

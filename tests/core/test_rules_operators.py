@@ -253,7 +253,7 @@ def test_a_dead_letter_that_is_not_there_is_refused_at_each_stand(stand: Stand, 
 
 def test_the_table_is_complete() -> None:
     """E22: nothing is decided by omission."""
-    assert set(EFFECTS) == {Verb.CANCEL, Verb.ROLLBACK, Verb.TERMINATE}
+    assert set(EFFECTS) == {Verb.CANCEL, Verb.ROLLBACK, Verb.TERMINATE, Verb.PAUSE}
     assert all(set(row) == set(Stand) for row in EFFECTS.values())
 
 

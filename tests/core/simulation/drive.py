@@ -41,7 +41,7 @@ from sagactl.core.world import AskProbe, EndCalls, MakeCall, Rest, Wait
 from sagactl.core.world import World as Outlook
 from tests.core.simulation.drivers import Driver, Evaluator, SimLog, make_outcome
 from tests.core.simulation.generate import ANSWERS, Plan
-from tests.core.simulation.people import decide_letter
+from tests.core.simulation.people import attend, decide_letter
 from tests.core.simulation.world import Job, World
 
 EVENTS_MAX = 4_000
@@ -96,6 +96,8 @@ class Simulation:
         self.log.keep([self._first_record(), DriverClaimed(0, 1, HOLDER, calls_ended=True)], 1)
         for at_ms, verb, is_past_pivot in trouble.requests:
             self.at(at_ms, partial(self.submit, Verb(verb), is_past_pivot=is_past_pivot))
+        for at_ms in trouble.pauses:
+            self.at(at_ms, partial(self.submit, Verb.PAUSE))
         if trouble.missing_until_ms:
             self.missing = frozenset({trouble.missing_tool or ""})
             self.at(trouble.missing_until_ms, self._find_tool)
@@ -262,6 +264,8 @@ class Simulation:
             self._come_to_rest(driver, then.status)
             return
         assert isinstance(then, Wait)
+        if then.what in {"approval", "paused"}:
+            attend(self, driver, then)
         if then.until_ms is not None:
             assert then.until_ms > self.now, f"V2: told to wait until {then.until_ms} at {self.now}"
             self.at(then.until_ms, lambda: self.wake(driver))
@@ -433,10 +437,11 @@ class Simulation:
         output: Json = None,
         *,
         is_past_pivot: bool = False,
+        digest: str | None = None,
     ) -> None:
         """Ask something of the run; where nobody drives it, the command takes the lease itself (E22)."""
         name = f"q{len(self.requests) + 1}"
-        request = Request(name, verb, "eva", f"because of {name}", op, how, output, is_past_pivot)
+        request = Request(name, verb, "eva", f"because of {name}", op, how, output, is_past_pivot, digest)
         self.requests.append(request)
         self.happened[f"asked {verb}"] += 1
         driver = self.driver

@@ -236,7 +236,8 @@ class Effects:
 
     def _check_stuck_behind(self, letters: list[Op]) -> None:
         for step_id in self.evidence.steps:
-            is_stopped = any(step_id in self.evidence.descendants[op[0]] | {op[0]} for op in letters)
+            holders = {op[0] for op in letters} | set(self.reading.unapproved)
+            is_stopped = any(step_id in self.evidence.descendants[holder] | {holder} for holder in holders)
             self.findings.check(
                 is_stopped or self.reading.is_finished(step_id), f"E13: stuck, and {step_id} could have gone on"
             )

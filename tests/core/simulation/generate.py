@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sagactl.core.canonical import Json
-from sagactl.core.saga import CompensateFailed, Jitter, OnUnknown, Saga, Step, StepClass, ToolFacts
+from sagactl.core.saga import Approval, CompensateFailed, Jitter, OnUnknown, Saga, Step, StepClass, ToolFacts
+from sagactl.core.template import parse_template
 from tests.core.builders import Spec, build_step
 from tests.core.simulation.world import Traits
 
@@ -34,6 +35,7 @@ class Trouble:
     missing_tool: str | None
     slots: int
     deadline_ms: int | None
+    pauses: tuple[int, ...] = ()
 
 
 CALM_SEA = Trouble((1, *[0] * 9), (1, *[0] * 9), 0, 0.0, (), None, False, 0, None, 8, None)
@@ -54,6 +56,8 @@ class Plan:
 @dataclass
 class _Draft:
     rng: random.Random
+    people: random.Random
+    """Draws what is up to people; apart, so that it changes nothing else of a seed."""
     data: dict[str, Json]
     tools: dict[str, ToolFacts] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
@@ -62,7 +66,8 @@ class _Draft:
 def generate(seed: int) -> Plan:
     """Return the plan of *seed*, always the same."""
     rng = random.Random(seed)
-    draft = _Draft(rng, {"who": f"customer {seed}"})
+    people = random.Random(f"people of {seed}")
+    draft = _Draft(rng, people, {"who": f"customer {seed}"})
     _draw_steps(draft)
     saga = Saga(
         "sim",
@@ -72,7 +77,8 @@ def generate(seed: int) -> Plan:
         compensation_concurrency=rng.choice([1, 1, 1, 2, 3]),
     )
     traits = {step.id: read_traits(step, draft.tools) for step in draft.steps}
-    return Plan(seed, saga, traits, draft.data, _draw_trouble(rng, saga))
+    pauses = tuple(int(people.expovariate(1 / 3_000)) for _ in range(people.choice([0, 0, 0, 0, 1, 2])))
+    return Plan(seed, saga, traits, draft.data, replace(_draw_trouble(rng, saga), pauses=pauses))
 
 
 def _draw_steps(draft: _Draft) -> None:
@@ -107,6 +113,8 @@ def _draw_step(draft: _Draft, step_id: str, needs: tuple[str, ...], klass: StepC
     if rng.random() < 0.05:
         data[f"guard_{step_id}"] = rng.random() < 0.6
         fields["guard"] = f"${{{{ input.guard_{step_id} }}}}"
+    if draft.people.random() < 0.12:
+        fields["approval"] = _draw_approval(draft, step_id)
     plain = [step.id for step in draft.steps if step.id in needs and step.when is None and step.foreach is None]
     if plain and rng.random() < 0.5:
         arguments["before"] = f"${{{{ steps.{rng.choice(plain)}.output.id }}}}"
@@ -120,6 +128,14 @@ def _draw_step(draft: _Draft, step_id: str, needs: tuple[str, ...], klass: StepC
     if klass is StepClass.READ_ONLY:
         tools[step.action.tool] = replace(tools[step.action.tool], read_only=True)
     draft.steps.append(step)
+
+
+def _draw_approval(draft: _Draft, step_id: str) -> Approval:
+    required = None
+    if draft.people.random() < 0.3:
+        draft.data[f"ask_{step_id}"] = draft.people.random() < 0.6
+        required = parse_template(f"${{{{ input.ask_{step_id} }}}}")
+    return Approval(required, timeout_ms=draft.people.choice([None, None, 3_000, 90_000]))
 
 
 def _draw_spec(rng: random.Random, klass: StepClass) -> Spec:

@@ -6,7 +6,17 @@ from collections import Counter
 from collections.abc import Iterator
 
 from sagactl.core.evolve import replay
-from sagactl.core.records import Decision, DecisionKind, Direction, Disposition, Ended, Operator, Record, StepDecided
+from sagactl.core.records import (
+    Decision,
+    DecisionKind,
+    Direction,
+    Disposition,
+    Ended,
+    Operator,
+    Record,
+    StepDecided,
+    Verb,
+)
 from tests.core.simulation.drive import Simulation
 
 HAPPENINGS = {
@@ -41,11 +51,11 @@ HAPPENINGS = {
         for answer in ("done", "not_done", "cannot_tell")
     ),
     "ends": ("rest succeeded", "rest rolled_back", "rest stuck", "rest terminated"),
-    "requests": tuple(f"asked {verb}" for verb in ("cancel", "rollback", "terminate", "retry", "resolve")),
+    "requests": tuple(f"asked {verb}" for verb in tuple(Verb)),
     "dispositions": tuple(f"said {disposition}" for disposition in Disposition),
     "resolutions": tuple(f"resolved {how}" for how in ("done", "not_done", "skip", "abandon")),
     "decisions": tuple(f"decided {kind}" for kind in DecisionKind if kind is not DecisionKind.WAITING),
-    "causes": tuple(f"turned by {cause}" for cause in ("step_failed", "cancelled", "requested", "timeout")),
+    "causes": tuple(f"turned by {cause}" for cause in ("step_failed", "cancelled", "requested", "timeout", "denied")),
     "treatments": (
         "left not undone",
         "undone without output",
@@ -53,8 +63,17 @@ HAPPENINGS = {
         "undone past the pivot",
         "skipped",
     ),
+    "people": ("asked to approve", "approved", "denied in time", "denied by silence", "paused", "went on"),
 }
 """All that two thousand storms must have brought about; `waiting` is a word of the engine."""
+
+
+_ANSWERS = {
+    Verb.APPROVE: ("approved",),
+    Verb.DENY: ("denied in time",),
+    Verb.PAUSE: ("paused",),
+    Verb.UNPAUSE: ("went on",),
+}
 
 
 def count_happenings(simulation: Simulation) -> Counter[str]:
@@ -72,12 +91,18 @@ def _name_record(record: Record) -> Iterator[str]:
             yield f"decided {kind}"
             if kind is DecisionKind.ROLLBACK:
                 yield f"turned by {cause}"
+            if kind is DecisionKind.EXPIRED and record.step is not None:
+                yield "denied by silence"
         case Operator(request=request, disposition=disposition):
             yield f"said {disposition}"
+            if disposition is Disposition.ACCEPTED:
+                yield from _ANSWERS.get(request.verb, ())
             if disposition is Disposition.ACCEPTED and request.resolution is not None:
                 yield f"resolved {request.resolution}"
         case StepDecided(runs=False):
             yield "skipped"
+        case StepDecided(approval=str()):
+            yield "asked to approve"
         case Ended(not_undone=left) if left:
             yield "left not undone"
         case _:

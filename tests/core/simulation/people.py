@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sagactl.core.records import Direction, Operation, Operator, Resolution, Verb
-from sagactl.core.world import Rest
+from sagactl.core.world import Rest, Wait
 from tests.core.simulation.drivers import Driver
 from tests.core.simulation.world import Job
 
@@ -30,6 +30,32 @@ def decide_letter(run: Simulation) -> None:
     still_open = run.driver is not None and isinstance(run.driver.then, Rest) and run.driver.state.dead
     if still_open and run.operator_acts < 12:
         run.at(run.now + run.rng.choice([10, 60_000]), partial(decide_letter, run))
+
+
+def attend(run: Simulation, driver: Driver, wait: Wait) -> None:
+    """Let somebody come, sooner or later, to a run that waits for nobody else."""
+    answer = _unpause if wait.what == "paused" else _answer_approval
+    run.at(run.now + run.rng.choice([1, 500, 20_000, 200_000]), partial(answer, run, driver))
+
+
+def _unpause(run: Simulation, driver: Driver) -> None:
+    if run.driver is driver and driver.is_alive and driver.state.paused:
+        run.submit(Verb.UNPAUSE)
+
+
+def _answer_approval(run: Simulation, driver: Driver) -> None:
+    if run.driver is not driver or not driver.is_alive or not driver.state.awaiting:
+        return
+    step_id, awaited = run.rng.choice(list(driver.state.awaiting.items()))
+    op = Operation(step_id, None, Direction.ACTION)
+    if run.rng.random() < 0.2:
+        run.submit(Verb.DENY, op)
+        return
+    if run.rng.random() < 0.2:
+        run.submit(Verb.APPROVE, op, digest="of something else")
+        if run.driver is not driver or step_id not in driver.state.awaiting:
+            return
+    run.submit(Verb.APPROVE, op, digest=awaited.digest)
 
 
 def _withdraw(run: Simulation, asked: int) -> None:

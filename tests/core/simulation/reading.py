@@ -39,6 +39,9 @@ class Reading:
         self.settled_by_hand: set[Op] = set()
         self.keys: dict[str, Op] = {}
         self.run_deadline: int | None = None
+        self.unapproved: dict[str, Plain] = {}
+        """Steps that wait for a person, or were denied."""
+        self.is_paused = False
         self.read()
 
     def read(self) -> None:
@@ -95,8 +98,18 @@ class Reading:
         if not record["runs"]:
             self.skipped.add(step)
             self.pivot_passed |= self.evidence.steps[step]["class"] == "pivot"
-        elif record["items"] is not None:
+            return
+        if record["items"] is not None:
             self.items[step] = len(record["items"])
+        self._read_approval(step, record)
+
+    def _read_approval(self, step: str, record: Plain) -> None:
+        approval = self.evidence.steps[step]["approval"]
+        if record["approval"] is not None:
+            self._check(approval is not None, "E22", f"{step} asks a person, and the saga doesn't say so")
+            self.unapproved[step] = record
+        elif approval is not None and approval["required"] is None:
+            self._check(record["items"] in ((), []), "E22", f"{step} asks nobody")
 
     def _needs_met(self, step: str) -> bool:
         return all(self.is_finished(need) for need in self.evidence.steps[step]["needs"])
@@ -138,6 +151,7 @@ class Reading:
         is_first = known.attempts == 0
         self._check((record["arguments"] is None) != is_first, "E20", f"{name}: arguments stand in the first intent")
         self._check(record["at_ms"] >= known.late_until_ms, "E9", f"{name}: called while an old call may land")
+        self._check(not self.is_paused, "E22", f"{name}: called while the run is paused")
         self._check(not known.is_done, "L5", f"{name}: called after it succeeded")
         if op[2] == "action":
             self._check_action(known, is_first=is_first)
@@ -174,6 +188,7 @@ class Reading:
     def _check_action(self, known: Known, *, is_first: bool) -> None:
         step_id, item, _ = known.op
         name = spell(known.op)
+        self._check(step_id not in self.unapproved, "E22", f"{name}: called before a person agreed")
         self._check(self.turned_at is None, "S9", f"{name}: called after the rollback began")
         self._check(step_id not in self.skipped, "F8", f"{name}: called though skipped")
         if is_first:
@@ -291,6 +306,7 @@ class Reading:
         name = spell(known.op)
         if record["answer"] is None:
             self._check(known.doubt, "E6", f"{name}: probed though not in doubt")
+            self._check(not self.is_paused, "E22", f"{name}: probed while the run is paused")
             self._check(not known.is_open and not known.is_probed, "S4", f"{name}: probed during a call")
             self._check(record["fence"] == self.fence, "C1", f"{name}: a probe under fence {record['fence']}")
             self._check(record["at_ms"] >= known.late_until_ms, "E9", f"{name}: probed while an old call may land")
@@ -389,6 +405,12 @@ class Reading:
         known.is_refused = True
 
     def _decide_expired(self, record: Plain) -> None:
+        if record["step"] is not None:
+            asked = self.unapproved.get(record["step"])
+            late = asked is not None and asked["until_ms"] is not None and record["at_ms"] >= asked["until_ms"]
+            self._check(late, "E22", f"{record['step']}: a person still has time")
+            self._deny(record["step"])
+            return
         if record["operation"] is None:
             late = self.run_deadline is not None and record["at_ms"] >= self.run_deadline
             self._check(late and not self.pivot_passed, "E14", "the run's time is not over")
@@ -436,7 +458,10 @@ class Reading:
         self.accepted.append((self.seq, request))
         self.stuck = False
         verb = request["verb"]
-        if verb in {"retry", "resolve"}:
+        self.is_paused = verb == "pause" or (self.is_paused and verb in {"approve", "deny", "retry", "resolve"})
+        if verb in {"approve", "deny"}:
+            self._read_answer(request)
+        elif verb in {"retry", "resolve"}:
             self._settle_letter(request)
         elif verb == "rollback":
             self.may_go_past_pivot |= request["past_pivot"] and bool(request["reason"])
@@ -445,6 +470,25 @@ class Reading:
         if self.ended is not None and verb in {"cancel", "rollback"}:
             self.ended = None
             self._begin_again()
+
+    def _read_answer(self, request: Plain) -> None:
+        step = request["operation"][0]
+        asked = self.unapproved.get(step)
+        self._check(asked is not None, "E22", f"{request['id']}: {step} waits for nobody")
+        if asked is None:
+            return
+        if request["verb"] == "approve":
+            self._check(request["digest"] == asked["approval"], "E22", f"{request['id']}: approves something else")
+            del self.unapproved[step]
+            self.refused_steps.discard(step)
+            if step in self.items:
+                self.known.pop((step, None, "action"), None)  # what was denied before was the step as a whole
+        else:
+            self._deny(step)
+
+    def _deny(self, step: str) -> None:
+        self.of((step, None, "action")).is_refused = True
+        self.refused_steps.add(step)
 
     def _is_ending(self) -> bool:
         return any(request["verb"] == "terminate" for _, request in self.accepted)
