@@ -17,6 +17,7 @@ from typing import Final
 from sagactl.core.advance import advance
 from sagactl.core.canonical import Json
 from sagactl.core.evolve import evolve
+from sagactl.core.operators import answer_request
 from sagactl.core.records import (
     Direction,
     DriverClaimed,
@@ -27,7 +28,9 @@ from sagactl.core.records import (
     OutcomeKind,
     ProbeAnswer,
     Record,
+    Request,
     RunCreated,
+    Verb,
 )
 from sagactl.core.saga import Call, Saga, Step
 from sagactl.core.state import RunState
@@ -92,7 +95,8 @@ def blank_saga(saga: Saga, *, skipped: Collection[str] = (), empty: Collection[s
         when = None if step.when is None else Literal(step.id not in skipped)
         items: list[Json] = [] if step.id in empty else [None]
         foreach = None if step.foreach is None else Literal(items)
-        steps.append(replace(blank_step(step, action=True), guard=None, when=when, foreach=foreach))
+        approval = None if step.approval is None else replace(step.approval, required=None)
+        steps.append(replace(blank_step(step, action=True), guard=None, when=when, foreach=foreach, approval=approval))
     return replace(saga, steps=tuple(steps), output=None, run_key=None, run_timeout_ms=None)
 
 
@@ -138,11 +142,23 @@ def rehearse(
             evolve(saga, state, _imagine(call, now_ms, rejected))
         if turn.calls:
             number += 1
+        elif isinstance(turn.then, Wait) and turn.then.what == "approval":
+            _imagine_approvals(saga, state, now_ms)
         elif isinstance(turn.then, Wait) and turn.then.until_ms is not None:
             now_ms = max(now_ms + 1, turn.then.until_ms)
         else:
             assert isinstance(turn.then, Rest | Wait), "every imagined call has settled"
             return Rehearsal(tuple(calls), tuple(records), turn.then)
+
+
+def _imagine_approvals(saga: Saga, state: RunState, now_ms: int) -> None:
+    """Let those who may agree to all that waits for a person."""
+    for step_id, awaited in list(state.awaiting.items()):
+        approval = saga.by_id[step_id].approval
+        who = approval.by[0] if approval is not None and approval.by else ""
+        operation = Operation(step_id, None, Direction.ACTION)
+        request = Request(f"imagined/{step_id}", Verb.APPROVE, who, operation=operation, digest=awaited.digest)
+        evolve(saga, state, answer_request(saga, state, request, now_ms))
 
 
 def _note(turn: int, call: MakeCall | AskProbe) -> Rehearsed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -11,14 +12,21 @@ from sagactl.core.canonical import Json
 from sagactl.core.definition import write_definition
 from sagactl.core.preview import Preview, Undone, preview, read_given
 from sagactl.core.records import Direction, Failure, Intent, Outcome, OutcomeKind
-from sagactl.core.saga import Saga
+from sagactl.core.saga import Approval, Saga
 from sagactl.core.world import MakeCall
 from tests.core.builders import Plain, Play, saga, spell
-from tests.core.simulation.generate import generate
+from tests.core.simulation.generate import Plan, generate
 
 STEPS = 2_000
 SECONDS_MAX = 5.0
 DRAWN = Plain({"draw()": 7})
+
+
+def _draw(seed: int) -> Plan:
+    """Return a random saga that asks no person: `Play` has none."""
+    drawn = generate(seed)
+    steps = tuple(replace(step, approval=None) for step in drawn.saga.steps)
+    return replace(drawn, saga=replace(drawn.saga, steps=steps))
 
 
 def _plan(what: Saga, data: Json) -> Preview:
@@ -43,7 +51,7 @@ def _fail_at(found: Preview, data: Json, step: str, slots: int) -> list[str]:
 @given(seed=st.integers(0, 10**6), slots=st.sampled_from([1, 2, 8]))
 def test_a_failure_undoes_what_the_plan_says(seed: int, slots: int) -> None:
     """E7, E11: at each step that may turn a run back, for random sagas: what must be undone is, and nothing else."""
-    drawn = generate(seed)
+    drawn = _draw(seed)
     found = _plan(drawn.saga, drawn.data)
     assume(not any(each.objection for each in found.given.values()))
     for step in found.numbers:
@@ -70,7 +78,7 @@ def _all_behind(what: Saga, step: str) -> set[str]:
 @given(seed=st.integers(0, 10**6))
 def test_the_order_is_that_of_the_core(seed: int) -> None:
     """E11: where calls of one number end together, the undo goes in the very order of the plan."""
-    drawn = generate(seed)
+    drawn = _draw(seed)
     found = _plan(drawn.saga, drawn.data)
     assume(drawn.saga.compensation_concurrency == 1)
     assume(not any(each.objection for each in found.given.values()))
@@ -98,7 +106,7 @@ def _fail_together(what: Saga, data: Json, step: str) -> list[str]:
 @given(seed=st.integers(0, 10**6))
 def test_steps_are_called_when_the_plan_says(seed: int) -> None:
     """F7, F8: a step has a later number than all that it needs, and only what is skipped has none."""
-    drawn = generate(seed)
+    drawn = _draw(seed)
     found = _plan(drawn.saga, drawn.data)
     for step in drawn.saga.steps:
         known = found.given_of(step.id)
@@ -106,6 +114,12 @@ def test_steps_are_called_when_the_plan_says(seed: int) -> None:
         for need in step.needs:
             if step.id in found.numbers and need in found.numbers:
                 assert found.numbers[need] < found.numbers[step.id]
+
+
+def test_a_plan_goes_on_behind_what_a_person_must_agree_to() -> None:
+    """E22: what waits for an approval comes in its turn, and after it what needs it."""
+    found = preview(saga("a -> [b | c] -> d", b={"approval": Approval(by=("ana",))}))
+    assert found.numbers == {"a": 1, "c": 2, "b": 3, "d": 4}
 
 
 def test_steps_side_by_side_have_one_number() -> None:
