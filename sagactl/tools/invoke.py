@@ -7,8 +7,10 @@ nothing did, because the author of the tool says so. Everything else that goes w
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import math
+import os
 import re
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -33,6 +35,8 @@ from sagactl.tools.registry import Registry
 from sagactl.tools.validate import compile_schema
 
 TYPE_LENGTH_MAX: Final = 64
+FORKED_EXIT_CODE: Final = 70
+"""What the child of a tool ends with that forked and went on as if it were the driver."""
 
 _WORD_BREAK: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _NOT_WORD: Final = re.compile(r"[^A-Za-z0-9_.-]+", re.ASCII)
@@ -59,7 +63,7 @@ class PluginToolbox:
             tool, enter = self._prepare(invocation)
         except BaseException as error:  # whatever it is, nothing was called
             return _answer_unready(error)
-        with capturing() as captured:
+        with _OneProcess(tool), capturing() as captured:
             try:
                 answer = _answer_result(tool.facts, _finish(enter(), invocation))
             except BaseException as error:  # sys.exit and Ctrl-C in a tool are outcomes too
@@ -76,7 +80,7 @@ class PluginToolbox:
             return _answer_unready(error)
         if not tool.is_async:
             return await asyncio.to_thread(self.call, invocation)
-        with capturing() as captured:
+        with _OneProcess(tool), capturing() as captured:
             try:
                 answer = _answer_result(tool.facts, await cast("Coroutine[Any, Any, object]", enter()))
             except asyncio.CancelledError as error:
@@ -94,7 +98,7 @@ class PluginToolbox:
             tool, enter = self._prepare(invocation, drops_unknown=True)
         except BaseException as error:
             return ProbeReply(ProbeAnswer.CANNOT_TELL, failure=_answer_unready(error).failure)
-        with capturing() as captured:
+        with _OneProcess(tool), capturing() as captured:
             try:
                 reply = self._read_reply(tool, _finish(enter(), invocation))
             except BaseException as error:
@@ -145,6 +149,24 @@ class PluginToolbox:
         if problems and len(problems) == len(self._registry.probed_by(tool.facts.name)):
             raise BadOutputError(f"done, but with an output that does not fit: {problems[0]}")
         return ProbeReply(answer, output=output)
+
+
+class _OneProcess:
+    """Ends the child of a tool that forked and came out of the tool twice: it would go on as a second driver (E15)."""
+
+    def __init__(self, tool: Tool) -> None:
+        self._tool = tool.facts.name
+
+    def __enter__(self) -> None:
+        self._pid = os.getpid()
+
+    def __exit__(self, *_: object) -> None:
+        if os.getpid() == self._pid:
+            return
+        message = f"tool {self._tool} forked, and its child came out of the tool; the child ends here\n"
+        with contextlib.suppress(OSError):
+            os.write(2, message.encode())
+        os._exit(FORKED_EXIT_CODE)  # no handler, no buffer, no thread of the parent is the child's to touch
 
 
 def _fits(tool: Tool, given: dict[str, Json]) -> bool:
