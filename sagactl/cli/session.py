@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ import typer
 from sagactl.app import Project, open_project
 from sagactl.cli.options import Globals, Output
 from sagactl.cli.streams import answer_stream, supports_unicode
-from sagactl.cli.views.style import Style
+from sagactl.cli.views.style import WIDTH_MIN, Style
 from sagactl.dataclass import dataclass
 
 WIDTH_WITHOUT_TERMINAL = 80
@@ -68,10 +67,21 @@ def open_session(context: typer.Context, file: Path | None = None) -> Iterator[S
 
 def style_of(stream: IO[str], settings: Globals) -> Style:
     """Return how text on *stream* looks: colour by flag, then environment, then terminal."""
-    width = (
-        shutil.get_terminal_size((WIDTH_WITHOUT_TERMINAL, 24)).columns if stream.isatty() else WIDTH_WITHOUT_TERMINAL
-    )
-    return Style(color=_has_color(stream, settings), unicode=supports_unicode(stream), width=max(40, width))
+    return Style(color=_has_color(stream, settings), unicode=supports_unicode(stream), width=_measure(stream))
+
+
+def _measure(stream: IO[str]) -> int:
+    """Return the columns of the terminal behind *stream*, whatever descriptors 1 and 2 lead to by now."""
+    columns = os.environ.get("COLUMNS", "")
+    if not stream.isatty():
+        return WIDTH_WITHOUT_TERMINAL
+    if columns.isascii() and columns.isdigit() and 0 < len(columns) < 5:
+        return max(WIDTH_MIN, int(columns))
+    try:
+        found = os.get_terminal_size(stream.fileno()).columns
+    except (OSError, ValueError):
+        found = 0
+    return max(WIDTH_MIN, found or WIDTH_WITHOUT_TERMINAL)
 
 
 def _has_color(stream: IO[str], settings: Globals) -> bool:

@@ -175,6 +175,15 @@ def test_a_terminal_without_abilities_gets_plain_lines(project: Project) -> None
         assert "FAIL trip" in terminal.text
 
 
+def test_lines_and_report_are_as_wide_as_the_terminal(project: Project) -> None:
+    """A wide terminal is used, also by commands that keep descriptors 1 and 2 from tools."""
+    with Terminal(columns=150) as terminal:
+        assert terminal.run(project, "run", "trip", "-i", "flight=busy", "--progress", "plain") == 0
+        (line,) = [line for line in terminal.lines if " retry " in line]
+    assert len(line) > 80
+    assert line.endswith("[red]later[/red]")
+
+
 def test_an_ascii_terminal_gets_words_for_marks(project: Project) -> None:
     """Where symbols can't be written, the live picture is ASCII as well."""
     with Terminal() as terminal:
