@@ -91,7 +91,7 @@ def descend(here: Typed, step: str | int) -> Typed:
     typed = here.resolve()
     schema = typed.schema
     unknown = Typed(ANYTHING, here.root)
-    if not isinstance(schema, dict) or _CLEVER & schema.keys():
+    if not isinstance(schema, dict) or _is_clever(schema):
         return unknown
     kinds = types_of(typed)
     wanted = "array" if isinstance(step, int) else "object"
@@ -102,6 +102,14 @@ def descend(here: Typed, step: str | int) -> Typed:
         return Typed(_item(schema, step), here.root)
     found = _member(schema, step)
     return unknown if found is None else Typed(found, here.root)
+
+
+def _is_clever(schema: dict[str, Json]) -> bool:
+    """Tell whether what a member can be is decided by more than its name; that names must be there is no such thing."""
+    found = _CLEVER & schema.keys()
+    forms = _list(schema.get("anyOf"))
+    asks_for_names = all(isinstance(form, dict) and form.keys() == {"required"} for form in forms)
+    return bool(found) and not (found == {"anyOf"} and asks_for_names)
 
 
 def _item(schema: dict[str, Json], index: int) -> Json:

@@ -208,6 +208,25 @@ def test_a_run_that_sleeps_can_be_cancelled(project: Project) -> None:
     assert (project.latest()["status"], project.latest()["not_undone"]) == ("rolled_back", [])
 
 
+def test_a_secret_may_stand_in_a_variable_and_nowhere_else(project: Project) -> None:
+    """F3: the values of `env` are marked for secrets; the words of a command are seen by everybody on the machine."""
+    text = """
+saga: secret
+secrets: [TOKEN]
+defaults: {start_to_close_timeout: 5s}
+steps:
+  - id: one
+    tool: shell.run_idempotent
+    read_only: true
+    with: {%s}
+"""
+    for given, code in (('argv: [env], env: {A: "${{ secrets.TOKEN }}"}', 0), ('argv: ["${{ secrets.TOKEN }}"]', 3)):
+        (project.path / "sagas" / "secret.yaml").write_text(text % given)
+        checked = project.run("validate", "secret")
+        assert checked.code == code, checked.out
+        assert ("secret-place" in checked.out + checked.err) is (code == 3)
+
+
 def test_built_in_tools_are_always_listed(project: Project) -> None:
     """`sagactl tools` lists them in any project, and shows one with all its arguments in full."""
     listed = project.run("tools").out
