@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from sagactl.engine.settings import Committed, Settings
     from sagactl.log.base import Log, NewRun, RunFilter, RunRow, StoredRecord
     from sagactl.log.glance import Glance
+    from sagactl.secrets.vault import Vault
     from sagactl.spec.cel import CelEvaluator
     from sagactl.spec.load import Loaded
     from sagactl.tools.built_in import BuiltIn
@@ -130,7 +131,14 @@ class Project:
         """The tools as the engine calls them."""
         from sagactl.tools.invoke import PluginToolbox
 
-        return PluginToolbox(self.registry, self.built_in.end_orphans)
+        return PluginToolbox(self.registry, self.built_in.end_orphans, self.vault)
+
+    @cached_property
+    def vault(self) -> Vault:
+        """The secrets that sagas may name, resolved when a call needs them."""
+        from sagactl.secrets.vault import Vault
+
+        return Vault(self.config.secrets)
 
     @property
     def tool_facts(self) -> Mapping[str, ToolFacts]:

@@ -10,11 +10,14 @@ import os
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sagactl.core.limits import CALLS_MAX
 from sagactl.dataclass import dataclass
 from sagactl.errors import InvalidError
+
+if TYPE_CHECKING:
+    from sagactl.secrets.sources import Source
 
 CALLS_MAX_LIMIT: Final = 1_000
 STATE_FOLDER: Final = ".sagactl"
@@ -33,6 +36,8 @@ class Config:
     calls_max: int = CALLS_MAX
     plugins: tuple[str, ...] | None = None
     """Distributions whose entry points may be loaded; None: all that are installed."""
+    secrets: Mapping[str, Source] = field(default_factory=dict)
+    """Where secrets come from, by name; those of the project before the user's."""
     origins: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -79,7 +84,9 @@ def load_config(
     origins: dict[str, str] = {}
     for origin, layer in layers:
         for key, value in layer.items():
-            if key not in values:
+            if key == "secrets" and key in values:
+                values[key] = {**value, **values[key]}  # each of them is a setting of its own
+            elif key not in values:
                 values[key], origins[key] = value, origin
     if "log" not in values:
         values["log"], origins["log"] = str(_default_log(project if found else None, environ)), "default"
@@ -89,6 +96,7 @@ def load_config(
         log=values["log"],
         calls_max=values.get("concurrency", CALLS_MAX),
         plugins=None if "plugins" not in values else tuple(values["plugins"]),
+        secrets=values.get("secrets", {}),
         origins=origins,
     )
 
@@ -142,7 +150,7 @@ def _checked(layer: object, where: str, folder: Path | None) -> dict[str, Any]:
     """Return *layer* with paths made absolute; unknown keys and wrong types are errors."""
     if not isinstance(layer, dict):
         raise InvalidError(f"{where}: the settings must be a table", code="invalid-config")
-    checks = {"log": _is_text, "concurrency": _is_count, "plugins": _is_list_of_text}
+    checks = {"log": _is_text, "concurrency": _is_count, "plugins": _is_list_of_text, "secrets": _is_table}
     for key, value in layer.items():
         if key not in checks:
             known = ", ".join(sorted(checks))
@@ -152,6 +160,10 @@ def _checked(layer: object, where: str, folder: Path | None) -> dict[str, Any]:
             raise InvalidError(f"{where}: {key} must be {expected}, not {value!r}", code="invalid-config")
     if folder is not None and "log" in layer and "://" not in layer["log"]:
         layer = {**layer, "log": str(folder / layer["log"])}
+    if "secrets" in layer:
+        from sagactl.secrets.sources import read_sources
+
+        layer = {**layer, "secrets": read_sources(layer["secrets"], where, folder)}
     return layer
 
 
@@ -162,6 +174,10 @@ def _is_text(value: object) -> str | None:
 def _is_count(value: object) -> str | None:
     good = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= CALLS_MAX_LIMIT
     return None if good else f"a number from 1 to {CALLS_MAX_LIMIT}"
+
+
+def _is_table(value: object) -> str | None:
+    return None if isinstance(value, dict) else "a table"
 
 
 def _is_list_of_text(value: object) -> str | None:

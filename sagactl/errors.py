@@ -76,6 +76,13 @@ class RefusedError(SagactlError):
     default_code = "refused"
 
 
+class SecretError(SagactlError):
+    """The operator must provide the value of a secret, or another one; its text never holds one (rule E19)."""
+
+    exit_code = ExitCode.INVALID
+    default_code = "missing-secret"
+
+
 class PluginError(SagactlError):
     """The author of a plugin must mend it; the message names plugin, file and line."""
 

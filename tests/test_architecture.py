@@ -31,9 +31,10 @@ ALLOWED = {
     "schemas": {"schemas"},
     **{name: {name, "schemas", "core", "errors"} for name in NEIGHBOURS},
     "alerts": {"alerts", "documents", "core", "errors"},
+    "tools": {"tools", "schemas", "secrets.masking", "core", "errors"},
     "sandbox": {"sandbox", "tools.api", "core.canonical", "errors"},
     "engine": {"engine", "core", "errors", "log.base", "tools.base"},
-    "config": {"config", "core", "errors"},
+    "config": {"config", "secrets.sources", "core", "errors"},
     "secrets": {"secrets", "core", "errors"},
     "documents": {"core"},
     "identity": {"core", "errors"},
@@ -63,7 +64,8 @@ ALLOWED = {
 `__init__` offers, by name, what plugins and embedding programs need; it imports nothing before a name is used.
 `templates` holds what `init` copies, which sees what any project's plugins see. The sandbox is what plugins act on, so
 it sees what plugins see and no more. `schemas` holds what the loader and the tools both check of JSON Schema, for
-neighbours never import each other.
+neighbours never import each other. What tools give back is masked before anybody else sees it, so `tools` may import
+the masking of secrets, and nothing that resolves them.
 """
 
 EVERYWHERE = {"dataclass", "hashing"}

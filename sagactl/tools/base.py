@@ -34,6 +34,18 @@ class Invocation:
     cancelled: threading.Event = field(default_factory=threading.Event)
 
 
+class Secrets(Protocol):
+    """What resolves the secrets that arguments refer to (E19)."""
+
+    def missing(self, names: Sequence[str]) -> Mapping[str, str]:
+        """Return which of the secrets can't be resolved now, each with the reason."""
+        ...
+
+    def fill(self, arguments: Mapping[str, Json]) -> Mapping[str, Json]:
+        """Return *arguments* with the values in place of the references; raises SecretError."""
+        ...
+
+
 class Toolbox(Protocol):
     """All tools of a project."""
 

@@ -19,6 +19,8 @@ from collections.abc import Iterable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, TextIO, cast
 
+from sagactl.secrets.masking import KNOWN
+
 if TYPE_CHECKING:
     import logging
 
@@ -53,12 +55,17 @@ class Captured:
 
     @property
     def text(self) -> str:
-        """Return what was kept; a line in the middle says how much was not."""
+        """Return what was kept, without secrets; a line in the middle says how much was not."""
         with self._lock:
-            tail = self._tail[-_HALF:]
-            cut = self._size - len(self._head) - len(tail)
-            mark = f"\n[{cut} bytes cut]\n".encode() if cut else b""
-            return bytes(self._head + mark + tail).decode(errors="replace")
+            head, tail = bytes(self._head), bytes(self._tail[-_HALF:])
+        cut = self._size - len(head) - len(tail)
+        if not cut:
+            return KNOWN.mask((head + tail).decode(errors="replace"))
+        parts = (
+            KNOWN.mask_cut(head.decode(errors="replace"), end=True),
+            KNOWN.mask_cut(tail.decode(errors="replace"), start=True),
+        )
+        return f"\n[{cut} bytes cut]\n".join(parts)
 
 
 _current: ContextVar[Captured | None] = ContextVar("sagactl_captured", default=None)

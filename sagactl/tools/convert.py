@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Final, TypeAlias
 
 from sagactl.core.canonical import DIGITS_MAX, NESTING_MAX, Json, NotJsonError, canonical
+from sagactl.secrets.masking import KNOWN
 
 RAW_BYTES_MAX: Final = 65_536
 """What is kept of a reply that did not fit."""
@@ -86,7 +87,7 @@ def _write_number(value: float | Decimal) -> int | Decimal:
 def keep_raw(value: object) -> Json:
     """Keep what can be kept of a reply that did not fit: as JSON if small enough, else the beginning of its text."""
     try:
-        written = write_json(value)
+        written = KNOWN.mask_json(write_json(value))
         text = canonical(written)
     except (NotJsonError, RecursionError):
         return describe_object(value, length_max=RAW_BYTES_MAX // 4)
@@ -105,8 +106,8 @@ def describe_object(value: object, *, length_max: int = LINE_LENGTH_MAX) -> str:
 
 
 def bound_line(text: str, length_max: int = LINE_LENGTH_MAX) -> str:
-    """Return *text* as one line without control characters, cut where it is too long."""
-    cut = text[: length_max + 1]
+    """Return *text* as one line without control characters and secrets, cut where it is too long."""
+    cut = KNOWN.mask(text)[: length_max + 1]
     if not cut.isprintable():
         cut = "".join(each if each.isprintable() else _show(each) for each in cut)
     return cut if len(cut) <= length_max else cut[: length_max - 4] + " ..."

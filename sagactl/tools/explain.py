@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Final
 
 from sagactl.core.canonical import Json
+from sagactl.secrets.masking import KNOWN
 from sagactl.tools.convert import bound_line
 
 QUOTED_LENGTH_MAX: Final = 60
@@ -85,7 +86,7 @@ def name_value(value: Json) -> str:
 def _quote(value: object) -> str:
     if isinstance(value, Decimal):
         return bound_line(str(value), QUOTED_LENGTH_MAX)
-    text = value[: QUOTED_LENGTH_MAX + 1] if isinstance(value, str) else value
+    text = KNOWN.mask(value)[: QUOTED_LENGTH_MAX + 1] if isinstance(value, str) else value
     return bound_line(json.dumps(text, ensure_ascii=False, default=str), QUOTED_LENGTH_MAX)
 
 

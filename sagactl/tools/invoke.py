@@ -24,8 +24,11 @@ from sagactl.core.answer import Answer, ProbeReply
 from sagactl.core.canonical import Json, NotJsonError, canonical
 from sagactl.core.records import Failure, OutcomeKind, ProbeAnswer
 from sagactl.core.saga import INTERVAL_MS_MAX, PAYLOAD_BYTES_MAX, ToolFacts
+from sagactl.core.secrets import secrets_in
+from sagactl.errors import SecretError
+from sagactl.secrets.masking import KNOWN
 from sagactl.tools.api import CallContext, CannotTell, Done, NotDone, Pending, Rejected, Seconds, Unavailable
-from sagactl.tools.base import Invocation
+from sagactl.tools.base import Invocation, Secrets
 from sagactl.tools.binding import bind
 from sagactl.tools.capture import capturing
 from sagactl.tools.convert import bound_line, describe_object, keep_raw, write_json
@@ -45,9 +48,15 @@ _NOT_WORD: Final = re.compile(r"[^A-Za-z0-9_.-]+", re.ASCII)
 class PluginToolbox:
     """The tools of a registry, as the engine calls them."""
 
-    def __init__(self, registry: Registry, end_orphans: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        end_orphans: Callable[[str], None] = lambda _: None,
+        secrets: Secrets | None = None,
+    ) -> None:
         self._registry = registry
         self._end_orphans = end_orphans
+        self._secrets = secrets
 
     def facts(self, name: str) -> ToolFacts:
         """Return what the core must know; raises NotFoundError, or PluginError where its plugin is broken."""
@@ -62,22 +71,27 @@ class PluginToolbox:
         try:
             tool, enter = self._prepare(invocation)
         except BaseException as error:  # whatever it is, nothing was called
-            return _answer_unready(error)
+            return _seal(_answer_unready(error))
         with _OneProcess(tool), capturing() as captured:
             try:
                 answer = _answer_result(tool.facts, _finish(enter(), invocation))
             except BaseException as error:  # sys.exit and Ctrl-C in a tool are outcomes too
                 answer = _answer_exception(tool, error)
-        return _with_printed(answer, captured.text)
+        return _seal(answer, captured.text)
 
     async def call_async(self, invocation: Invocation) -> Answer:
         """Await the tool, a plain one on a thread; only cancelling the task raises."""
         import asyncio
 
         try:
-            tool, enter = self._prepare(invocation)
+            if _names_secrets(invocation.arguments):
+                tool, enter = await asyncio.to_thread(self._prepare, invocation)  # who keeps them may take its time
+            else:
+                tool, enter = self._prepare(invocation)
+        except asyncio.CancelledError:
+            raise
         except BaseException as error:
-            return _answer_unready(error)
+            return _seal(_answer_unready(error))
         if not tool.is_async:
             return await asyncio.to_thread(self.call, invocation)
         with _OneProcess(tool), capturing() as captured:
@@ -90,20 +104,20 @@ class PluginToolbox:
                 answer = _answer_exception(tool, error)
             except BaseException as error:
                 answer = _answer_exception(tool, error)
-        return _with_printed(answer, captured.text)
+        return _seal(answer, captured.text)
 
     def probe(self, invocation: Invocation) -> ProbeReply:
         """Call a probe with those arguments that it takes; its own failure is `cannot_tell`."""
         try:
             tool, enter = self._prepare(invocation, drops_unknown=True)
         except BaseException as error:
-            return ProbeReply(ProbeAnswer.CANNOT_TELL, failure=_answer_unready(error).failure)
+            return _seal_reply(ProbeReply(ProbeAnswer.CANNOT_TELL, failure=_answer_unready(error).failure))
         with _OneProcess(tool), capturing() as captured:
             try:
                 reply = self._read_reply(tool, _finish(enter(), invocation))
             except BaseException as error:
                 reply = ProbeReply(ProbeAnswer.CANNOT_TELL, failure=_answer_exception(tool, error).failure)
-        return ProbeReply(reply.answer, output=reply.output, failure=reply.failure, printed=captured.text)
+        return _seal_reply(replace(reply, printed=captured.text))
 
     def check_arguments(self, facts: ToolFacts, arguments: Json) -> str | None:
         """Return what is wrong with *arguments* by the pinned schema, or None."""
@@ -115,7 +129,8 @@ class PluginToolbox:
 
     def missing_secrets(self, names: Sequence[str]) -> Mapping[str, str]:
         """Return which of the secrets can't be resolved now, each with the reason."""
-        return dict.fromkeys(names, "this release can't resolve it")
+        nobody = dict.fromkeys(names, "there is nothing that resolves it")
+        return nobody if self._secrets is None else self._secrets.missing(names)
 
     def end_orphans(self, run_id: str) -> None:
         """End what calls of earlier drivers left running; raises BusyError where that can't be done (E17)."""
@@ -126,12 +141,24 @@ class PluginToolbox:
         given = dict(invocation.arguments)
         if drops_unknown and not tool.takes_more:
             given = {name: value for name, value in given.items() if name in tool.parameters}
+        if _names_secrets(given):
+            given = self._fill_in(tool, given)
         arguments = bind(tool.converters, given)
         if tool.context_parameter is not None:
             arguments[tool.context_parameter] = make_context(invocation)
         if not _fits(tool, given):
             tool.signature.bind(**arguments)  # it knows best what is missing or too much
         return tool, lambda: tool.function(**arguments)
+
+    def _fill_in(self, tool: Tool, given: dict[str, Json]) -> dict[str, Json]:
+        """Put the values of secrets in their places; raises SecretError, also for one that its schema doesn't take."""
+        if self._secrets is None:
+            raise SecretError("there is nothing that resolves secrets")
+        filled = dict(self._secrets.fill(given))
+        problem = compile_schema(tool.facts.arguments_schema)(filled)
+        if problem is not None and compile_schema(tool.facts.arguments_schema)(given) is None:
+            raise SecretError(f"the value of a secret can't be taken: {problem}", code="bad-secret")
+        return filled
 
     def _read_reply(self, tool: Tool, result: object) -> ProbeReply:
         answer, content = _read_probe_answer(result)
@@ -167,6 +194,10 @@ class _OneProcess:
         with contextlib.suppress(OSError):
             os.write(2, message.encode())
         os._exit(FORKED_EXIT_CODE)  # no handler, no buffer, no thread of the parent is the child's to touch
+
+
+def _names_secrets(arguments: Mapping[str, Json]) -> bool:
+    return any(True for value in arguments.values() for _ in secrets_in(value))
 
 
 def _fits(tool: Tool, given: dict[str, Json]) -> bool:
@@ -277,6 +308,8 @@ def _answer_exception(tool: Tool, error: BaseException) -> Answer:
 def _answer_unready(error: BaseException) -> Answer:
     """Answer for a call that was never entered: nothing happened, and the same arguments would fail again."""
     message = bound_line(read_message(error) or type(error).__name__)
+    if isinstance(error, SecretError):
+        return Answer(OutcomeKind.UNAVAILABLE, failure=Failure(error.code.replace("-", "_"), message))
     if isinstance(error, MemoryError) or not isinstance(error, Exception):
         return Answer(OutcomeKind.UNAVAILABLE, failure=Failure(_as_word(type(error).__name__), message))
     return Answer(OutcomeKind.REJECTED, failure=Failure("bad_arguments", message))
@@ -288,7 +321,7 @@ def _read_failure(error: Rejected | Unavailable, code: str | None) -> Failure:
 
 
 def _as_word(text: str) -> str:
-    return _NOT_WORD.sub("_", text)[:TYPE_LENGTH_MAX] or "error"
+    return _NOT_WORD.sub("_", KNOWN.mask(text))[:TYPE_LENGTH_MAX] or "error"
 
 
 def read_message(error: BaseException) -> str:
@@ -336,5 +369,27 @@ def _read_probe_answer(result: object) -> tuple[ProbeAnswer, object]:
     raise BadOutputError(f"a probe answers Done, NotDone or CannotTell, not {describe_object(result, length_max=60)}")
 
 
-def _with_printed(answer: Answer, printed: str) -> Answer:
-    return replace(answer, printed=printed) if printed else answer
+def _seal(answer: Answer, printed: str = "") -> Answer:
+    """Return *answer* fit to be kept: whatever it says of a secret is masked, here and nowhere later (E19)."""
+    if not KNOWN.is_active:
+        return replace(answer, printed=printed) if printed else answer
+    return replace(
+        answer,
+        output=KNOWN.mask_json(answer.output),
+        failure=_mask_failure(answer.failure),
+        token=KNOWN.mask_json(answer.token),
+        raw=KNOWN.mask_json(answer.raw),
+        printed=KNOWN.mask(printed),
+    )
+
+
+def _seal_reply(reply: ProbeReply) -> ProbeReply:
+    """Return the reply of a probe, likewise."""
+    if not KNOWN.is_active:
+        return reply
+    failure = _mask_failure(reply.failure)
+    return replace(reply, output=KNOWN.mask_json(reply.output), failure=failure, printed=KNOWN.mask(reply.printed))
+
+
+def _mask_failure(failure: Failure | None) -> Failure | None:
+    return None if failure is None else Failure(_as_word(failure.type), KNOWN.mask(failure.message))
