@@ -44,12 +44,17 @@ SPELLINGS: dict[str, Callable[[str], str]] = {
     "over two lines": lambda value: value[:5] + "\n" + value[5:],
     "over lines in JSON": lambda value: json.dumps(value[:5] + "\r\n    " + value[5:]),
 }
+
+
+def around(encode: Callable[[bytes], bytes], before: str, after: str) -> Callable[[str], str]:
+    """Return what encodes a value with other text before and after it."""
+    return lambda value: encode((before + value + after).encode()).decode()
+
+
 for _before in ("", "u", "u:", "u:p"):
     for _after in ("", "t", "tail"):
-        for _name, _encode in (("base64", base64.b64encode), ("base64url", base64.urlsafe_b64encode)):
-            SPELLINGS[f"{_name} of {_before}…{_after}"] = lambda value, b=_before, a=_after, e=_encode: e(
-                (b + value + a).encode()
-            ).decode()
+        SPELLINGS[f"base64 of {_before}…{_after}"] = around(base64.b64encode, _before, _after)
+        SPELLINGS[f"base64url of {_before}…{_after}"] = around(base64.urlsafe_b64encode, _before, _after)
 
 
 def knowing(*values: str) -> Masker:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from sagactl.config import load_config
+from sagactl.core.canonical import Json
 from sagactl.errors import InvalidError, SecretError
 from sagactl.secrets.masking import LENGTH_MIN, Masker
 from sagactl.secrets.sources import ENTRIES_MAX, SECRET_BYTES_MAX, Source, name_variable
@@ -126,7 +127,7 @@ def test_references_are_filled_at_any_depth_and_resolved_once_for_a_call(tmp_pat
     """E19: each call resolves what it needs, and data that only looks alike stays as it is."""
     environ = {"SAGACTL_SECRET_K": VALUE}
     vault, _ = make_vault(environ)
-    arguments = {"a": {"$secret": "k"}, "b": [{"c": {"$secret": "k"}}], "d": {"$secret": 1}, "e": 7}
+    arguments: dict[str, Json] = {"a": {"$secret": "k"}, "b": [{"c": {"$secret": "k"}}], "d": {"$secret": 1}, "e": 7}
     assert vault.fill(arguments) == {"a": VALUE, "b": [{"c": VALUE}], "d": {"$secret": 1}, "e": 7}
     assert arguments["a"] == {"$secret": "k"}
 
