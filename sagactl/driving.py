@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar, cast
 
 from sagactl.core.records import AT_REST, Disposition, Operation, Operator, Request, Resolution, Verb
 from sagactl.engine.ending import Ending, Why
-from sagactl.errors import NotFoundError, RefusedError
+from sagactl.errors import NotFoundError, RefusedError, StorageError
 from sagactl.identity import make_request_id, who_am_i
 
 if TYPE_CHECKING:
@@ -287,6 +287,8 @@ class Driver:
 
     def _fail(self, error: BaseException) -> None:
         with self._condition:
+            if isinstance(error, StorageError):
+                _name_runs(error, sorted(self._held))
             self._failure = error
             self._held.clear()
             tasks, self._tasks = self._tasks, []
@@ -335,6 +337,16 @@ class Driver:
                         f"run {committed.run_id}: {record.detail}", hint=hint
                     )
                 self._asked.pop(committed.run_id, None)
+
+
+def _name_runs(error: StorageError, run_ids: list[str]) -> None:
+    """Say with trouble of the log which runs it broke off, and how they are carried on."""
+    if not run_ids:
+        return
+    whole = f"run {run_ids[0]}" if len(run_ids) == 1 else f"{len(run_ids):,} runs"
+    command = f"sagactl resume {run_ids[0]}" if len(run_ids) == 1 else "sagactl resume --all"
+    error.message = f"{error.message} ({whole} broken off)"
+    error.hint = (error.hint or "resume the run").replace("resume the run", command)
 
 
 def make_request(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import threading
 import time
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from sagactl import (
     RunFilter,
     RunStatus,
     Settings,
+    StorageError,
     Why,
     open_project,
     tool,
@@ -42,6 +44,8 @@ output: {seat: "${{ steps.seat.output.seat }}"}
 """
 
 PIVOTAL = SAGA.replace("saga: trip", "saga: final").replace("- id: meal", "- id: meal\n    pivot: true")
+
+FAILS = '    with: {fails: "${{ input.fails }}"}\n'
 
 go = threading.Event()
 held = threading.Event()
@@ -68,7 +72,13 @@ def order(fails: bool = False) -> None:
         raise Rejected("no meals today", code="no_meals")
 
 
-TOOLS = (book, cancel, order)
+@tool("trip.fill_disk", compensation="trip.cancel", compensation_with={})
+def fill_disk() -> None:
+    """Let no file of this process grow any more, as when a disk is full."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+
+
+TOOLS = (book, cancel, order, fill_disk)
 
 
 @pytest.fixture
@@ -269,6 +279,26 @@ def test_listener_that_fails_costs_no_run_anything(project: Project, caplog: pyt
         assert driver.drive()[run_id].status is RunStatus.SUCCEEDED
     assert set(seen) == {run_id}
     assert f"a listener failed on records of run {run_id}" in caplog.text
+
+
+def test_trouble_with_the_log_names_its_run(project: Project) -> None:
+    """E18: a log that can't be written ends the driving, says which run that broke off, and whoever waits is told."""
+    file = project.config.project / "sagas" / "full.yaml"
+    file.write_text(SAGA.replace("saga: trip", "saga: full").replace("trip.order", "trip.fill_disk").replace(FAILS, ""))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with project.driver() as driver:
+        run_id = driver.start(project.load("full"))
+        try:
+            with pytest.raises(StorageError) as trouble:
+                driver.drive()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert f"run {run_id} broken off" in trouble.value.message
+        assert f"sagactl resume {run_id}" in str(trouble.value.hint)
+        with pytest.raises(StorageError):
+            driver.wait(run_id)
+        with pytest.raises(BusyError):  # until its lease has run out: calls of before might still be under way
+            driver.resume(run_id)
 
 
 def test_run_without_its_tools_waits_for_them(project: Project, tmp_path: Path) -> None:
