@@ -43,7 +43,7 @@ class Config:
     @property
     def calls(self) -> Path:
         """Return the folder where commands under way are noted: beside the log, or on this host where that is far."""
-        log = _default_log(None, os.environ) if "://" in self.log else Path(self.log)
+        log = _default_log(None, os.environ) if "://" in self.log else Path(self.log).expanduser()
         return log.absolute().parent / CALLS_FOLDER
 
 
