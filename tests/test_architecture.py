@@ -53,6 +53,7 @@ ALLOWED = {
         "errors",
         "log.base",
         "spec",
+        "secrets.masking",
         "sandbox",
         "",
     },

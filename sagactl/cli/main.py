@@ -197,7 +197,10 @@ def _report(raised: Exception, settings: Globals) -> int:
     if settings.debug:
         import traceback
 
-        traceback.print_exception(raised, file=sys.stderr)
+        from sagactl.secrets.masking import KNOWN
+
+        # As one text: the streams mask as well, but only what stands in one piece.
+        sys.stderr.write(KNOWN.mask("".join(traceback.format_exception(raised))))
     error = _name_error(raised)
     write_error(error, settings)
     return int(error.exit_code)

@@ -168,6 +168,14 @@ class Masker:
         begin, stop = self._reach if start else 0, len(masked) - (self._reach if end else 0)
         return masked[begin:stop] if begin < stop else ""
 
+    def split(self, text: str) -> tuple[str, str]:
+        """Return what of a stream can be shown, masked, and what must wait, for a value may have begun in it."""
+        place = max(0, len(text) - self._reach)
+        place = text.rfind("\n", 0, place) + 1 or place  # others write whole lines in between
+        for start, end in self.find(text):
+            place = start if start < place < end else place
+        return self.mask(text[:place]), text[place:]
+
 
 def _make_needles(value: str) -> Iterator[_Needle]:
     lines = [line.strip() for line in value.splitlines()] if len(value.splitlines()) > 1 else []

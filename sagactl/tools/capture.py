@@ -5,8 +5,9 @@ which is bounded: its beginning and its end are kept. A task that outlives its c
 
 Python streams are all that routers see. `protect_stdout` closes the other doors, file descriptors 1 and 2, which belong
 to C code and to child processes; a command that calls tools opens with it. From then on the real stdout and stderr are
-known by other numbers, and to routers only, and stdout belongs to our own threads outside calls: whatever thread a tool
-leaves behind reaches stderr. A program that embeds us keeps its descriptors, and its threads print where they did.
+known by other numbers, and to routers only, and they belong to our own threads outside calls: whatever thread a tool
+leaves behind writes to descriptor 2. A program that embeds us keeps its descriptors, and its threads print where they
+did. Secrets are masked in all that passes here, but for what such a program prints itself.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 PRINTED_BYTES_MAX: Final = 1_048_576
 """What is kept of the text of one call: the first half and the last."""
+
+THREAD_PREFIX: Final = "sagactl-"
+"""How the names of our own threads begin."""
 
 _HALF: Final = PRINTED_BYTES_MAX // 2
 _DESCRIPTORS: Final = {"stdout": 1, "stderr": 2}
@@ -143,8 +147,10 @@ def _keep_stream(stream: TextIO | None, descriptor: int) -> TextIO:
 
 
 def _is_ours() -> bool:
-    """Tell whether this thread is one of sagactl's: the first one, or one that makes calls and drives between them."""
-    return threading.current_thread() is threading.main_thread() or getattr(_thread, "makes_calls", False)
+    """Tell whether this thread is one of sagactl's: the first one, one that we named, or one that makes calls."""
+    thread = threading.current_thread()
+    is_named = thread is threading.main_thread() or thread.name.startswith(THREAD_PREFIX)
+    return is_named or getattr(_thread, "makes_calls", False)
 
 
 class _Router(io.TextIOBase):
@@ -159,17 +165,25 @@ class _Router(io.TextIOBase):
         captured = _current.get()
         if captured is not None and captured.is_open:
             return captured
-        # What outlived its call, and threads that a tool left behind, must not speak where the answer stands. A program
-        # that embeds us has threads of its own, and no answer there.
-        is_stray = captured is not None or (self._inherited is not None and not _is_ours())
-        return sys.stderr if self._is_answer and is_stray else self._stream
+        return sys.stderr if self._is_answer and self._is_stray() else self._stream
+
+    def _is_stray(self) -> bool:
+        """Tell whether a tool speaks outside its call: what outlived it, and threads that it left behind.
+
+        They must not speak where the answer stands, nor tell secrets. A program that embeds us has threads of its own,
+        and no answer there.
+        """
+        return _current.get() is not None or (self._inherited is not None and not _is_ours())
 
     def write(self, text: str) -> int:
         target = self._target()
         if isinstance(target, Captured):
             target.write(str.encode(text, errors="backslashreplace"))
+        elif self._is_stray() and self._inherited is not None:
+            os.write(_DESCRIPTORS["stderr"], str.encode(text, errors="backslashreplace"))
         elif target is not None:
-            target.write(text)
+            is_masked = self._inherited is not None or self._is_stray()
+            target.write(KNOWN.mask(text) if is_masked else text)
         return len(text)
 
     def writelines(self, lines: Iterable[Any]) -> None:
@@ -189,6 +203,8 @@ class _Router(io.TextIOBase):
         target = self._target()
         if isinstance(target, Captured):
             target.write(bytes(data))
+        elif self._is_stray():
+            self.write(bytes(data).decode(errors="replace"))
         elif (binary := getattr(target, "buffer", None)) is not None:
             binary.write(data)
         elif target is not None:

@@ -1,8 +1,9 @@
 """Descriptors 1 and 2 taken away from what writes past Python: C code, `os.write`, child processes.
 
 Both lead into a pipe. A thread reads it and passes the text on to the real stderr: decoded, with every character that
-a terminal would obey shown as an escape, and only so much of it. Nothing of what it does can hold a tool up for long
-or fail: a reader of stderr that has stopped or gone away loses text, and the pipe is emptied all the same.
+a terminal would obey shown as an escape, without secrets, and only so much of it. Nothing of what it does can hold a
+tool up for long or fail: a reader of stderr that has stopped or gone away loses text, and the pipe is emptied all the
+same.
 """
 
 from __future__ import annotations
@@ -14,11 +15,16 @@ import os
 import threading
 from typing import Final
 
+from sagactl.secrets.masking import KNOWN
+
 SHOWN_BYTES_MAX: Final = 1_048_576
 """How much of what comes by the descriptors is shown in the life of a process; the rest is dropped."""
 
 STALLED_SECONDS: Final = 1.0
 """How long a stderr that takes nothing is waited for, once; then text is dropped until it takes some again."""
+
+HELD_SECONDS: Final = 0.1
+"""How long the end of a text is held back when nothing follows: the beginning of a secret may stand there."""
 
 FINISH_SECONDS: Final = 1.0
 """How long the end of the process waits for what is still in the pipe."""
@@ -52,6 +58,7 @@ class Drain:
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._room_bytes = SHOWN_BYTES_MAX
         self._is_full = False
+        self._held = ""
         self._patience_seconds = STALLED_SECONDS
         self._pid = os.getpid()
         self._reader = _take_descriptors()
@@ -77,11 +84,30 @@ class Drain:
         poll = select.poll()
         poll.register(self._reader, select.POLLIN)
         poll.register(self._woken, select.POLLIN)
-        while self._reader in {descriptor for descriptor, _ in poll.poll()}:
+        while True:
+            ready = {descriptor for descriptor, _ in poll.poll(HELD_SECONDS * 1_000 if self._held else None)}
+            if not ready:
+                self._show_held()
+                continue
+            if self._reader not in ready:
+                break
             data = os.read(self._reader, _READ_BYTES)
-            self._show(self._decoder.decode(data, final=not data))
+            self._take(self._decoder.decode(data, final=not data))
             if not data:
                 break
+        self._show_held()
+
+    def _take(self, text: str) -> None:
+        """Show *text*, but for an end in which a secret may have begun."""
+        if not KNOWN.is_active or self._is_full:
+            self._show(text)
+            return
+        shown, self._held = KNOWN.split(self._held + text)
+        self._show(shown)
+
+    def _show_held(self) -> None:
+        held, self._held = self._held, ""
+        self._show(KNOWN.mask(held))
 
     def _show(self, text: str) -> None:
         """Write *text*, as far as there is room."""

@@ -305,6 +305,49 @@ def test_reader_of_stderr_that_stops_holds_no_tool_up() -> None:
     assert done.stdout == b"done\n"
 
 
+def test_secrets_are_masked_in_all_that_passes_the_streams() -> None:
+    """E19, X2: past Python, in pieces, from what a tool left behind, in tracebacks that nobody asked for: no value."""
+    done = run_script("""
+        import asyncio, logging, os, subprocess, sys, threading, time
+        from sagactl.secrets.masking import KNOWN
+        from sagactl.tools.capture import capturing, protect_stdout
+
+        protect_stdout()
+        value = "sk_live_" + "51HxYz93Qq"
+        KNOWN.add(value)
+        os.write(2, b"1 " + value.encode() + b"\\n")
+        for character in "2 " + value + "\\n":
+            os.write(1, character.encode())
+        subprocess.run(["printf", "3 %s\\\\n", value])
+
+        def ramble() -> None:
+            print("4 ", end="")
+            print(value[:5], end="")
+            print(value[5:])
+            sys.stderr.buffer.write(value.encode() + b"\\n")
+            raise ValueError("5 " + value)
+
+        with capturing() as captured:
+            print(value[:5], end="")
+            print(value[5:])
+            thread = threading.Thread(target=ramble)
+        thread.start()
+        thread.join()
+        logging.getLogger("anything").error("6 %s", value)
+        print("7", value)
+        print(captured.text, end="")
+        os.write(2, b"8 " + value[:9].encode())
+        time.sleep(0.5)
+        os.write(2, b"\\n9 plain\\n")
+    """)
+    assert done.stdout == "7 ***\n***\n"
+    assert "sk_live_51HxYz93Qq" not in done.stderr
+    lines = done.stderr.splitlines()
+    assert {"1 ***", "2 ***", "3 ***", "4 ***", "***", "ValueError: 5 ***", "6 ***", "8 sk_live_5", "9 plain"} <= set(
+        lines
+    )
+
+
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
 def test_closed_streams_are_no_failure(closed: str, tmp_path: Path) -> None:
     """B77: with stdout or stderr closed, writing fails nowhere, and no file opened later gets their numbers."""
