@@ -43,7 +43,9 @@ def main() -> None:
     try:
         from sagactl.cli.main import run_command_line
 
-        sys.exit(run_command_line(sys.argv[1:]))
+        code = run_command_line(sys.argv[1:])
+        gc.disable()  # at its end the interpreter would look through all it has for garbage, a tenth of a short command
+        sys.exit(code)
     except KeyboardInterrupt:
         sys.exit(130)  # before a command had begun: nothing was done, so nothing is to be said
 
