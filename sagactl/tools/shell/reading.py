@@ -72,8 +72,11 @@ class Written:
             raise self._misfit(str(error)) from None
 
     def _read_text(self) -> str:
-        cut = self.stdout_bytes - len(self._stdout)
-        text = bytes(self._stdout).decode(errors="replace").rstrip("\n")
+        kept = bytes(self._stdout)
+        if self.stdout_bytes > len(kept):
+            kept = kept[kept.find(b"\n", 0, TAIL_BYTES) + 1 :]  # no half of a line, if it is no endless one
+        cut = self.stdout_bytes - len(kept)
+        text = kept.decode(errors="replace").rstrip("\n")
         return f"[{cut} bytes cut]\n{text}" if cut else text
 
     def _misfit(self, problem: str) -> Unsure:
@@ -84,9 +87,16 @@ class Written:
 
     def describe_end(self) -> str:
         """Return the last lines of stderr on one line, tamed and bounded; nothing where there are none."""
-        lines = [line.strip() for line in bytes(self._stderr).decode(errors="replace").splitlines()]
+        said = bytes(self._stderr).decode(errors="replace")
+        said = said if len(self._stderr) < TAIL_BYTES else _drop_first_word(said)
+        lines = [line.strip() for line in said.splitlines()]
         text = " / ".join([line for line in lines if line][-TAIL_LINES:])
-        return bound_line(text if len(text) <= TAIL_LENGTH_MAX else "... " + text[-TAIL_LENGTH_MAX:])
+        return bound_line(text if len(text) <= TAIL_LENGTH_MAX else "... " + _drop_first_word(text[-TAIL_LENGTH_MAX:]))
+
+
+def _drop_first_word(text: str) -> str:
+    """Return *text* without the word that the cut before it may have gone through: half a secret isn't masked."""
+    return "".join(text.split(maxsplit=1)[1:])
 
 
 def judge_end(name: str, status: int, written: Written, arguments: Mapping[str, Json]) -> None:

@@ -60,6 +60,20 @@ def test_an_unknown_code_is_told_with_the_last_lines_and_the_way_to_declare_it(c
     assert len(message_of(commands.script("head -c 100000 /dev/zero | tr '\\0' x >&2; exit 4"))) <= 500
 
 
+def test_a_cut_goes_through_no_word_and_no_line(commands: Commands) -> None:
+    """E19: secrets are masked where they stand whole, so nothing is cut in the midst of one."""
+    secret = "s3cret-" * 20
+    answer = commands.script(
+        'i=0; while [ $i -lt 60 ]; do printf "%s " "$A" >&2; i=$((i+1)); done; exit 4', env={"A": secret}
+    )
+    shown = message_of(answer).split(" (if")[0].removeprefix("/bin/sh exited with 4: ... ")
+    assert set(shown.split()) == {secret}
+    program = f"print(('{secret}' + chr(10)) * 1000)"
+    output = commands.run(sys.executable, "-c", program).output
+    assert isinstance(output, str)
+    assert set(output.splitlines()[1:]) == {secret}
+
+
 def test_a_signal_is_unknown(commands: Commands) -> None:
     """E3: whoever was killed may have done anything before."""
     assert word_of(commands.script("kill -9 $$")) == ("unknown", "sigkill")
