@@ -77,6 +77,8 @@ def _render_footer(watched: Watched, view: View) -> list[str]:
     lines = []
     if watched.state.waiting is not None and watched.state.waiting.failure is not None:
         lines.append(f"  waiting: {style.show(name_again(watched.state.waiting.failure.message))}")
+    if watched.state.paused:
+        lines.append("  paused: nothing new is started")
     lines += lay_footer([count_progress(watched), elapsed], view)
     if view.stopping_since_ms is not None:
         lines += say_stopping(list_under_way(watched.state, view), style)
@@ -153,6 +155,7 @@ def _list_steps(watched: Watched, hot: dict[Operation, Rank]) -> Iterator[Candid
     for operation, rank in hot.items():
         if operation.direction is Direction.ACTION:
             active[operation.step] = min(rank, active.get(operation.step, Rank.FAR))
+    active |= dict.fromkeys(state.awaiting, Rank.WAITING)
     if state.failed_step is not None:
         active[state.failed_step] = Rank.TROUBLE
     turned = is_turned(watched)

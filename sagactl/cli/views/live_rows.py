@@ -10,11 +10,11 @@ from typing import Final, NamedTuple
 from sagactl.cli.views.style import Mark, Style
 from sagactl.cli.views.text import plural
 from sagactl.cli.views.timeline import Watched
-from sagactl.cli.views.times import show_duration
+from sagactl.cli.views.times import show_duration, show_seconds
 from sagactl.cli.views.words import is_wait, name_failure, name_place
 from sagactl.core.records import Cause, Direction, Failure, Operation
 from sagactl.core.saga import Step, StepClass
-from sagactl.core.state import OperationState, StepState, call_of
+from sagactl.core.state import Awaited, OperationState, StepState, call_of
 from sagactl.core.transitions import Phase
 
 BAR_COLUMNS: Final = 10
@@ -56,6 +56,8 @@ def row_of_step(watched: Watched, step: Step, moment: Moment) -> Row:
         return Row(Mark.NOT_RUN, step.id, note="its condition is false") if found.skipped else _done_without_items(step)
     if is_turned(watched) or watched.state.ended is not None:
         return Row(Mark.NOT_RUN, step.id, note="not run")
+    if step.id in watched.state.awaiting:
+        return Row(Mark.WAITING, step.id, note=_say_approval(watched.state.awaiting[step.id], moment.now_ms))
     return Row(Mark.WAITING, step.id, note=_say_needs(watched, step))
 
 
@@ -66,6 +68,12 @@ def is_turned(watched: Watched) -> bool:
 
 def _done_without_items(step: Step) -> Row:
     return Row(Mark.DONE, step.id, note="no items" if step.foreach is not None else "")
+
+
+def _say_approval(awaited: Awaited, now_ms: int) -> str:
+    if awaited.until_ms is None:
+        return "for a person's approval"
+    return f"for a person's approval, within {show_seconds(awaited.until_ms - now_ms)}"
 
 
 def _say_needs(watched: Watched, step: Step) -> str:

@@ -68,6 +68,7 @@ class Track:
     began_ms: dict[Operation, int] = field(default_factory=dict)
     under_way: dict[Operation, int] = field(default_factory=dict)
     timers: dict[Operation, int] = field(default_factory=dict)
+    awaiting: dict[str, None] = field(default_factory=dict)
     attempts: dict[Operation, int] = field(default_factory=dict)
     failures: dict[Operation, Failure | None] = field(default_factory=dict)
     pending: set[Operation] = field(default_factory=set)
@@ -75,8 +76,11 @@ class Track:
     def note(self, record: Record) -> None:
         """Remember what later lines need of *record*."""
         match record:
+            case StepDecided(approval=str()):
+                self.awaiting[record.step] = None
             case Intent(operation=operation):
                 self.timers.pop(operation, None)
+                self.awaiting.pop(operation.step, None)
                 self.began_ms.setdefault(operation, record.at_ms)
                 self.under_way[operation] = record.at_ms
                 self.attempts[operation] = record.attempt
@@ -93,6 +97,7 @@ class Track:
                 self.timers[operation] = record.due_ms
             case Decision(kind=DecisionKind.ROLLBACK | DecisionKind.STUCK) | Ended():
                 self.timers.clear()
+                self.awaiting.clear()
             case _:
                 pass
 
@@ -104,6 +109,9 @@ class Track:
         for operation, due_ms in self.timers.items():
             attempt = self._say_attempt(operation, 1)
             yield f"{name_operation(operation)} goes on in {show_seconds(due_ms - now_ms)}, {attempt}"
+
+        for step in self.awaiting:
+            yield f"{step} waits for a person's approval"
 
     def _say_attempt(self, operation: Operation, after: int) -> str:
         attempt = self.attempts.get(operation, 0) + (after if operation not in self.pending else 0)
@@ -183,6 +191,8 @@ def _tell_claimed(record: DriverClaimed, news: News) -> Iterator[Line]:
 def _tell_decided(record: StepDecided, _: News) -> Iterator[Line]:
     if not record.runs:
         yield Line("skip", f"{record.step}: its condition is false")
+    elif record.approval is not None:
+        yield Line("wait", f"{record.step}: for a person's approval")
     elif record.items == ():
         yield Line("ok", f"{record.step}: no items")
 

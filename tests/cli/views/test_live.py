@@ -11,13 +11,14 @@ import pytest
 from sagactl.cli.views.live import STOPS_WATCHING, View, render_live
 from sagactl.cli.views.live_runs import render_live_rows, render_live_runs
 from sagactl.cli.views.picture import Picture
+from sagactl.cli.views.progress import Progress
 from sagactl.cli.views.style import Style
 from sagactl.cli.views.text import width_of
 from sagactl.cli.views.timeline import Watched
 from sagactl.core.canonical import Json
-from sagactl.core.saga import Saga
+from sagactl.core.saga import Approval, Saga
 from sagactl.engine.settings import Committed
-from tests.cli.views.scripted import START_MS, Lost, Script, Stage, onboarding, rejected, step, unavailable
+from tests.cli.views.scripted import START_MS, TZ, Lost, Script, Stage, onboarding, rejected, step, unavailable
 from tests.cli.views.situations import BUSY, SITUATIONS, interrupted, rolled_back, succeeded, undo_failed
 from tests.cli.views.test_hostile import EVIL, HALF
 
@@ -204,3 +205,14 @@ def test_foreign_text_in_a_picture_is_tamed(style: Style) -> None:
             assert not hidden
             assert width_of(line) <= style.width
             assert style.unicode or line.isascii()
+
+
+def test_a_step_that_a_person_must_agree_to_says_so() -> None:
+    """E22: the picture, the lines and the sign of life name the step that waits for an approval, and how long."""
+    steps = onboarding().steps
+    contract = replace(steps[3], approval=Approval(timeout_ms=3_600_000))
+    stage = Stage(onboarding(steps=(*steps[:3], contract, steps[4])), waits_for_timers=False).drive()
+    assert "  · contract             for a person's approval, within 59m59s" in picture(stage, after_ms=1_000)
+    progress = Progress(style=Style(), tz=TZ)
+    assert stage.watch(lambda: progress)[-1] == "14:02:14 wait   contract: for a person's approval"
+    assert progress.heartbeat(stage.now_ms) == ["14:02:14 wait   contract waits for a person's approval"]
