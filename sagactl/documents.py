@@ -9,14 +9,12 @@ from enum import Enum
 from typing import Final, cast
 
 from sagactl.core.canonical import Json
+from sagactl.core.limits import SHOWN_MS_MAX
 from sagactl.core.records import RECORD_TYPES, NotUndone, Operation, Operator, Record
 
 RECORD_SCHEMA: Final = "sagactl.record/1"
 
-MS_MAX: Final = 253_402_214_400_000
-"""The last day of the year 9999 begins here; later times are shown as this one, in any zone."""
-
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 TYPE_NAMES: Final = {kind: name for name, kind in RECORD_TYPES.items()}
 _LIFTED: Final = frozenset({"at_ms", "operation", "step", "item", "attempt"})
@@ -27,7 +25,7 @@ def write_time(at_ms: int | None) -> str | None:
     """Return RFC 3339 in UTC with milliseconds, `2026-03-04T13:02:11.204Z`."""
     if at_ms is None:
         return None
-    moment = EPOCH + timedelta(milliseconds=min(max(0, at_ms), MS_MAX))
+    moment = _EPOCH + timedelta(milliseconds=min(max(0, at_ms), SHOWN_MS_MAX))
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

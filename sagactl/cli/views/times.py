@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Final
 
-from sagactl.documents import EPOCH, MS_MAX
+from sagactl.core.limits import SHOWN_MS_MAX
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _moment(at_ms: int, tz: tzinfo) -> datetime:
-    return (EPOCH + timedelta(milliseconds=min(max(0, at_ms), MS_MAX))).astimezone(tz)
+    return (_EPOCH + timedelta(milliseconds=min(max(0, at_ms), SHOWN_MS_MAX))).astimezone(tz)
 
 
 def show_clock(at_ms: int, tz: tzinfo) -> str:
