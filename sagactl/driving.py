@@ -357,6 +357,7 @@ def make_request(
     resolution: Resolution | None = None,
     output: Json = None,
     past_pivot: bool = False,
+    digest: str | None = None,
 ) -> Request:
     """Return a new request in the name of who is logged in."""
-    return Request(make_request_id(), verb, who_am_i(), reason, operation, resolution, output, past_pivot)
+    return Request(make_request_id(), verb, who_am_i(), reason, operation, resolution, output, past_pivot, digest)

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 RUNS_SHOWN_MAX: Final = 100
 _OPEN: Final = ("running", "waiting", "rolling_back", "stuck")
-_STATUSES: Final = {"resume": _OPEN, "cancel": _OPEN, "terminate": _OPEN, "watch": _OPEN, "dlq": ("stuck",)}
+_OPENED: Final = ("resume", "cancel", "pause", "unpause", "approve", "deny", "terminate", "watch")
+_STATUSES: Final = {**dict.fromkeys(_OPENED, _OPEN), "dlq": ("stuck",)}
 """Which runs a command is meant for, where not for all."""
 
 Candidate = tuple[str, str]

@@ -53,6 +53,8 @@ def _raise_if_too_late(run_id: str, request: Request, code: ExitCode) -> None:
 
 def _code_for(request: Request, code: ExitCode) -> ExitCode:
     """A rollback, cancel or terminate that did what was asked is a success, whatever the run's own code is."""
+    if request.verb is Verb.PAUSE and code in {ExitCode.WAITING, ExitCode.BUSY}:
+        return ExitCode.OK
     wanted = {
         Verb.ROLLBACK: ExitCode.ROLLED_BACK,
         Verb.CANCEL: ExitCode.ROLLED_BACK,
@@ -82,6 +84,8 @@ def _wait_for_driver(session: Session, row: RunRow, request: Request, busy: Busy
     session.say(f"{request.verb} {answer.disposition}" + (f": {answer.detail}" if answer.detail else ""))
     if answer.disposition is Disposition.DEFERRED:
         return ExitCode.WAITING
+    if request.verb is Verb.PAUSE:
+        return ExitCode.OK
     return _wait_for_rest(session, row.run_id, request)
 
 

@@ -29,6 +29,16 @@ def type_resume(run: str) -> str:
     return f"sagactl resume {run}"
 
 
+def type_answers(run: str, step: str) -> list[str]:
+    """Return the commands that answer for a step that waits for a person."""
+    return [f"sagactl approve {run} {step}", f"sagactl deny {run} {step} {_REASON}"]
+
+
+def type_unpause(run: str) -> str:
+    """Return the command that lets a paused run go on."""
+    return f"sagactl unpause {run}"
+
+
 def type_letter(verb: str, run: str, operation: Operation, options: str = "") -> str:
     """Return a command about a dead letter; brackets are quoted, as shells take them for patterns."""
     place = name_place(operation.step, operation.item)

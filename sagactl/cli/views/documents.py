@@ -57,6 +57,7 @@ def _write_run_body(saga: Saga, state: RunState, captured: Sequence[Captured]) -
         "steps": [_write_step(row) for row in step_rows(saga, state)],
         "not_undone": _write_left(saga, state),
         "waiting_for": _write_waiting(summary.waiting_for),
+        "approvals": [_write_awaited(state, step_id) for step_id in state.awaiting],
         "dead_letters": [_write_dead(state, operation) for operation in state.dead],
         "steps_total": summary.steps_total,
         "steps_done": summary.steps_done,
@@ -99,6 +100,16 @@ def _write_step(row: StepRow) -> Json:
 
 def _write_left(saga: Saga, state: RunState) -> Json:
     return [{"step": each.step, "item": each.item, "reason": each.reason} for each in find_left(saga, state)]
+
+
+def _write_awaited(state: RunState, step_id: str) -> Json:
+    awaited = state.awaiting[step_id]
+    return {
+        "step": step_id,
+        "digest": awaited.digest,
+        "until": write_time(awaited.until_ms),
+        "arguments": list(state.steps[step_id].arguments),
+    }
 
 
 def _write_waiting(waiting: Waiting | None) -> Json:

@@ -97,7 +97,10 @@ def _claimed(record: DriverClaimed) -> Event:
 def _decided(record: StepDecided) -> Event:
     if not record.runs:
         return Event("skipped: when is false", Hue.DIM)
-    return Event("when is true" if record.items is None else f"foreach: {plural(len(record.items), 'item')}")
+    words = [] if record.items is None else [f"foreach: {plural(len(record.items), 'item')}"]
+    if record.approval is not None:
+        return Event(", ".join([*words, f"waits for an approval of {record.approval[:12]}"]), Hue.ODD)
+    return Event(", ".join(words) or "goes ahead")
 
 
 def _intent(record: Intent) -> Event:

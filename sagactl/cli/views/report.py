@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from sagactl.cli.views import commands
+from sagactl.cli.views.approvals import describe_approvals
 from sagactl.cli.views.layout import Fact, headline, join_blocks, list_facts, list_hints
 from sagactl.cli.views.letters import describe_letters
 from sagactl.cli.views.scene import Scene
@@ -240,8 +241,16 @@ def _report_waiting(scene: Scene, summary: Summary) -> str:
     return join_blocks(
         headline(Mark.WAITING, f"{scene.title} {going}" + (f"; {words}" if words else ""), scene.style),
         list_facts([("done", _say_progress(scene, summary)), *_list_last_failure(scene, summary)], scene.style),
-        list_hints([*_hint_missing(summary), *_hint_going_on(scene)], scene.style),
+        *describe_approvals(scene),
+        list_hints([*_hint_missing(summary), *hint_people(scene, summary), *_hint_going_on(scene)], scene.style),
     )
+
+
+def hint_people(scene: Scene, summary: Summary) -> list[str]:
+    """Return what a person types who is waited for."""
+    if summary.waiting_for is not None and summary.waiting_for.what == "paused":
+        return [commands.type_unpause(scene.short_id)]
+    return [line for step_id in scene.state.awaiting for line in commands.type_answers(scene.short_id, step_id)]
 
 
 def say_waiting(scene: Scene, summary: Summary) -> str:
@@ -249,6 +258,9 @@ def say_waiting(scene: Scene, summary: Summary) -> str:
     waiting = summary.waiting_for
     if waiting is None:
         return ""
+    if waiting.what == "approval":
+        until = "" if waiting.until_ms is None else f", until {show_due(waiting.until_ms, scene.now_ms, scene.tz)}"
+        return scene.style.show(f"{waiting.detail} waits for an approval") + until
     detail = scene.style.show(name_again(waiting.detail or plain(waiting.what)))
     if waiting.until_ms is None:
         return detail
@@ -281,6 +293,8 @@ def _say_progress(scene: Scene, summary: Summary) -> str:
 
 
 def _hint_going_on(scene: Scene) -> list[str]:
+    if scene.state.people_since_ms is not None:
+        return commands.type_rollback(scene.state, scene.short_id)
     return [commands.type_resume(scene.short_id), *commands.type_rollback(scene.state, scene.short_id)]
 
 

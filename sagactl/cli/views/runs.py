@@ -64,6 +64,8 @@ def say_status(row: RunRow, now_ms: int) -> str:
 def _say_waiting(row: RunRow, now_ms: int) -> str:
     if row.waiting_for is None:
         return ""
+    if row.waiting_for == "paused":
+        return ", paused"
     if row.waiting_until_ms is None:
         return f" for {plain(row.waiting_for)}"
     left_ms = row.waiting_until_ms - now_ms

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from sagactl.cli.views import commands
+from sagactl.cli.views.approvals import describe_approvals
 from sagactl.cli.views.layout import (
     Cell,
     Column,
@@ -19,7 +20,7 @@ from sagactl.cli.views.layout import (
     marked,
 )
 from sagactl.cli.views.letters import describe_letters
-from sagactl.cli.views.report import list_error, list_left, list_outputs, say_waiting
+from sagactl.cli.views.report import hint_people, list_error, list_left, list_outputs, say_waiting
 from sagactl.cli.views.scene import Scene
 from sagactl.cli.views.style import Hue, Mark
 from sagactl.cli.views.text import brief, plural, wrap
@@ -67,6 +68,7 @@ def render_run(scene: Scene, *, holder: Holder | None = None, captured: Sequence
         list_facts(list_left(scene, left), scene.style, hue=Hue.BAD) if left else [],
         list_facts([*list_error(scene), ("waits", say_waiting(scene, summary)), *_list_requests(scene)], scene.style),
         *describe_letters(scene),
+        *describe_approvals(scene),
         list_facts(_list_header(scene, summary, holder), scene.style),
         lay_out(_COLUMNS, list(_lay_steps(scene)), scene.style),
         list_facts(list_outputs(scene), scene.style),
@@ -161,4 +163,6 @@ def _hint(scene: Scene, summary: Summary, *, is_driven: bool) -> list[str]:
     shown = [commands.type_log(scene.short_id)]
     if summary.status in AT_REST or is_driven:
         return shown
+    if scene.state.people_since_ms is not None:
+        return [*shown, *hint_people(scene, summary), *commands.type_rollback(scene.state, scene.short_id)]
     return [*shown, commands.type_resume(scene.short_id), *commands.type_rollback(scene.state, scene.short_id)]

@@ -1,0 +1,44 @@
+"""Giving and denying approvals: what `approve` and `deny` share."""
+
+from __future__ import annotations
+
+from sagactl.cli.follow import make_scene
+from sagactl.cli.operate import ask
+from sagactl.cli.select import select_run
+from sagactl.cli.session import Session
+from sagactl.cli.views.approvals import list_approval
+from sagactl.cli.views.layout import list_facts
+from sagactl.core.records import Direction, Operation, Verb
+from sagactl.driving import make_request
+from sagactl.errors import NotFoundError, RefusedError
+from sagactl.log.base import RunRow
+
+
+def answer_approval(
+    session: Session, verb: Verb, run: str, step: str | None, *, reason: str | None, only_record: bool
+) -> int:
+    """Answer for one step of a run, after showing what it is; returns the exit code of the run that goes on."""
+    row = select_run(session.app.log(), run, changes=True)
+    known = session.app.read(row.run_id)
+    step_id = _choose(row, list(known.state.awaiting), step, known.saga.by_id)
+    for line in list_facts(list_approval(make_scene(session, known.saga, known.state), step_id), session.style):
+        session.say(line)
+    operation = Operation(step_id, None, Direction.ACTION)
+    digest = known.state.awaiting[step_id].digest
+    request = make_request(verb, reason=reason, operation=operation, digest=digest)
+    return ask(session, row, request, only_record=only_record)
+
+
+def _choose(row: RunRow, awaiting: list[str], step: str | None, known: object) -> str:
+    """Return the step that is meant; raises NotFoundError, or RefusedError where it waits for no approval."""
+    hint = f"sagactl show {row.run_id}"
+    if step is not None and step in awaiting:
+        return step
+    if step is not None and step not in known:  # type: ignore[operator]
+        raise NotFoundError(f"run {row.run_id} has no step {step}", code="no-such-step", hint=hint)
+    if step is not None or not awaiting:
+        raise RefusedError(f"run {row.run_id}: {step or 'no step'} waits for an approval", hint=hint)
+    if len(awaiting) > 1:
+        listed = ", ".join(awaiting)
+        raise NotFoundError(f"several steps wait for an approval: {listed}", code="ambiguous-step", hint="name one")
+    return awaiting[0]

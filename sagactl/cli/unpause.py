@@ -1,0 +1,34 @@
+"""`sagactl unpause RUN`: let a paused run go on."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sagactl.app import guard_stdout
+from sagactl.cli.operate import ask
+from sagactl.cli.options import make_app
+from sagactl.cli.select import select_run
+from sagactl.cli.session import open_session
+from sagactl.core.records import Verb
+from sagactl.driving import make_request
+
+app = make_app()
+
+
+@app.command()
+def unpause(
+    context: typer.Context,
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's id or a prefix of it.")],
+    reason: Annotated[str | None, typer.Option("--reason", help="Why; recorded with your name.")] = None,
+) -> int:
+    """Let a paused run go on from where it stood.
+
+    Examples:
+      sagactl unpause 7kq2m9
+    """
+    guard_stdout()
+    with open_session(context) as session:
+        row = select_run(session.app.log(), run, changes=True)
+        return ask(session, row, make_request(Verb.UNPAUSE, reason=reason))
