@@ -44,6 +44,8 @@ class Moment(NamedTuple):
 
 def row_of_step(watched: Watched, step: Step, moment: Moment) -> Row:
     """Return how the way forward of a step stands."""
+    if step.id in watched.state.awaiting:
+        return Row(Mark.WAITING, step.id, note="for an approval")
     found = watched.state.steps.get(step.id)
     if found is not None and found.items is not None and found.items:
         return _row_of_items(watched, step, found, moment)

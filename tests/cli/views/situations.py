@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sagactl.core.answer import ProbeReply
 from sagactl.core.records import Direction, Failure, Operation, ProbeAnswer, Request, Resolution, Verb
-from sagactl.core.saga import OnUnknown, Saga
+from sagactl.core.saga import Approval, OnUnknown, Saga
 from sagactl.engine.ending import Ending, Why
 from tests.cli.views.scripted import Lost, Script, Stage, ok, onboarding, rejected, step, unavailable, unknown
 
@@ -122,6 +122,26 @@ def waiting_for_tool() -> Stage:
     return stage
 
 
+def waiting_for_approval() -> Stage:
+    """The contract, and before it each of the servers, must be agreed to; nobody has answered yet."""
+    steps = onboarding().steps
+    servers = replace(steps[2], approval=Approval(by=("ana", "finance"), timeout_ms=2 * 86_400_000))
+    return Stage(onboarding(steps=(*steps[:2], servers, *steps[3:])), waits_for_timers=False).drive()
+
+
+def denied() -> Stage:
+    """Finance said no."""
+    stage = waiting_for_approval()
+    servers = Operation("servers", None, Direction.ACTION)
+    return stage.ask(Request("r1", Verb.DENY, "finance", "no budget", servers)).drive()
+
+
+def paused() -> Stage:
+    """An operator holds the run up while the bank is busy."""
+    stage = Stage(onboarding(), {"deposit": [BUSY]}, waits_for_timers=False).drive()
+    return stage.ask(Request("r1", Verb.PAUSE, "ana", "the bank has an outage")).drive()
+
+
 def terminated() -> Stage:
     """An operator ended it with the undo of the deposit open."""
     return undo_failed().ask(Request("r1", Verb.TERMINATE, "ana", "settled by phone")).drive()
@@ -178,7 +198,8 @@ SITUATIONS: dict[str, Callable[[], Stage]] = {
     for each in (
         succeeded, retried, rolled_back, nothing_to_undo, left_behind, cancelled, undo_failed, undo_used_up, in_doubt,
         crashed_in_doubt, undo_in_doubt, pivot_in_doubt, forward_stuck, waiting_for_timer, waiting_for_tool,
-        terminated, abandoned, interrupted, interrupted_backward, resumed, many_items, skipped, refused,
+        waiting_for_approval, denied, paused, terminated, abandoned, interrupted, interrupted_backward, resumed,
+        many_items, skipped, refused,
     )
 }  # fmt: skip
 
@@ -188,5 +209,6 @@ def ending_of(name: str, stage: Stage) -> Ending:
     if name.startswith("interrupted"):
         doubtful = tuple(str(operation) for operation in stage.state.in_flight)
         return stage.ending(Why.INTERRUPTED, left_in_doubt=doubtful)
-    why = {"waiting_for_timer": Why.WAITING, "waiting_for_tool": Why.MISSING_TOOL}.get(name, Why.AT_REST)
+    waiting = dict.fromkeys(("waiting_for_timer", "waiting_for_approval", "paused"), Why.WAITING)
+    why = {**waiting, "waiting_for_tool": Why.MISSING_TOOL}.get(name, Why.AT_REST)
     return stage.ending(why)
