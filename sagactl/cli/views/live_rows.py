@@ -44,8 +44,8 @@ class Moment(NamedTuple):
 
 def row_of_step(watched: Watched, step: Step, moment: Moment) -> Row:
     """Return how the way forward of a step stands."""
-    if step.id in watched.state.awaiting:
-        return Row(Mark.WAITING, step.id, note="for an approval")
+    if step.id in watched.state.awaiting and not is_turned(watched):
+        return Row(Mark.WAITING, step.id, note=_say_approval(watched.state.awaiting[step.id], moment.now_ms))
     found = watched.state.steps.get(step.id)
     if found is not None and found.items is not None and found.items:
         return _row_of_items(watched, step, found, moment)
@@ -58,8 +58,6 @@ def row_of_step(watched: Watched, step: Step, moment: Moment) -> Row:
         return Row(Mark.NOT_RUN, step.id, note="its condition is false") if found.skipped else _done_without_items(step)
     if is_turned(watched) or watched.state.ended is not None:
         return Row(Mark.NOT_RUN, step.id, note="not run")
-    if step.id in watched.state.awaiting:
-        return Row(Mark.WAITING, step.id, note=_say_approval(watched.state.awaiting[step.id], moment.now_ms))
     return Row(Mark.WAITING, step.id, note=_say_needs(watched, step))
 
 

@@ -195,8 +195,6 @@ def _tell_decided(record: StepDecided, _: News) -> Iterator[Line]:
         yield Line("wait", f"{record.step}: for a person's approval")
     elif record.items == ():
         yield Line("ok", f"{record.step}: no items")
-    if record.approval is not None:
-        yield Line("wait", f"{record.step} waits for an approval")
 
 
 def _tell_outcome(record: Outcome, news: News) -> Iterator[Line]:
