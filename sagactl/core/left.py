@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sagactl.core.canonical import Json
 from sagactl.core.records import Cause, Direction, NotUndone, Operation
-from sagactl.core.saga import Saga
-from sagactl.core.state import RunState
 from sagactl.core.transitions import Phase
 from sagactl.dataclass import dataclass
+
+if TYPE_CHECKING:
+    from sagactl.core.saga import Saga
+    from sagactl.core.state import RunState
 
 NAMED_MAX: Final = 5
 """Steps that are named as what an undo waits for."""

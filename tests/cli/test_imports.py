@@ -16,7 +16,9 @@ FORBIDDEN: Final = {
     ("--version",): ALWAYS | READING | {"typer", "click", "sqlite3", "sagactl.cli.main"},
     ("--help",): ALWAYS | READING | {"sqlite3", "sagactl.app"},
     ("list",): ALWAYS | READING | {"sagactl.core.saga", "sagactl.core.state", "sagactl.cli.views.documents"},
-    ("log",): ALWAYS | READING | {"sagactl.core.operators", "sagactl.core.backward", "sagactl.cli.follow"},
+    ("log",): ALWAYS
+    | READING
+    | {"sagactl.core.state", "sagactl.core.operators", "sagactl.core.backward", "sagactl.cli.follow"},
     ("show",): ALWAYS | READING,
     ("resume", "--all"): ALWAYS | READING,
     ("run", "steps3", "-q"): ALWAYS | {"cel_expr_python", "sagactl.log.verify", "sagactl.log.memory"},
