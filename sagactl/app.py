@@ -19,6 +19,8 @@ from sagactl.errors import InvalidError, NotFoundError
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from sagactl.alerts.courier import Courier
+    from sagactl.alerts.lanes import Lane
     from sagactl.core.canonical import Json
     from sagactl.core.definition import Snapshot
     from sagactl.core.records import Holder
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from sagactl.engine.settings import Committed, Settings
     from sagactl.log.base import Log, NewRun, RunFilter, RunRow, StoredRecord
     from sagactl.log.glance import Glance
+    from sagactl.outgoing import Ways
     from sagactl.secrets.vault import Vault
     from sagactl.spec.cel import CelEvaluator
     from sagactl.spec.load import Loaded
@@ -76,6 +79,7 @@ class Project:
     tools: tuple[Callable[..., object], ...] = ()
     _logs: dict[bool, Log] = field(default_factory=dict, init=False, repr=False)
     _snapshot: tuple[Saga, Snapshot] | None = field(default=None, init=False, repr=False)
+    _courier: Courier | None = field(default=None, init=False, repr=False)
     _lock: threading.RLock = field(default_factory=threading.RLock, init=False, repr=False)
 
     def __enter__(self) -> Self:
@@ -87,7 +91,9 @@ class Project:
         self.close()
 
     def close(self) -> None:
-        """Close the log, and let go of what tools needed."""
+        """Send what waits to be sent, for a moment at most; close the log, and let go of what tools needed."""
+        if self._courier is not None:
+            self._courier.close()
         if "built_in" in vars(self):
             self.built_in.close()
         with self._lock:
@@ -263,7 +269,35 @@ class Project:
         from sagactl.driving import Driver
 
         chosen = settings or self.settings
-        return Driver(self, lambda: self._make_engine(chosen))
+        driver = Driver(self, lambda: self._make_engine(chosen))
+        if self.config.alerts is not None or self.config.events is not None:
+            self._listen(driver)
+        return driver
+
+    def _listen(self, driver: Driver) -> None:
+        """Have what *driver* does told where the settings say so."""
+        from sagactl.outgoing import make_courier, read_ways
+
+        ways = read_ways(self.config)
+        with self._lock:
+            if self._courier is None and ways:
+                self._courier = make_courier(ways, self.log(), self.config.project)
+            courier = self._courier
+        if courier is not None:
+            driver.subscribe(lambda committed: courier.note(committed.run_id, committed.records))
+
+    @property
+    def ways(self) -> Ways:
+        """Where people and programs are told what happens; raises InvalidError."""
+        from sagactl.outgoing import read_ways
+
+        return read_ways(self.config)
+
+    def make_lanes(self) -> list[Lane]:
+        """Return what sends whatever waits in the log, of all runs."""
+        from sagactl.outgoing import make_lanes
+
+        return make_lanes(self.ways, self.log(), self.config.project, is_for_all=True)
 
     def _make_engine(self, settings: Settings) -> Engine:
         from random import SystemRandom

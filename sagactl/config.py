@@ -38,6 +38,9 @@ class Config:
     """Distributions whose entry points may be loaded; None: all that are installed."""
     secrets: Mapping[str, Source] = field(default_factory=dict)
     """Where secrets come from, by name; those of the project before the user's."""
+    alerts: Mapping[str, Any] | None = None
+    """The table `[alerts]`; what it means is read when something may be sent."""
+    events: Mapping[str, Any] | None = None
     origins: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -97,6 +100,8 @@ def load_config(
         calls_max=values.get("concurrency", CALLS_MAX),
         plugins=None if "plugins" not in values else tuple(values["plugins"]),
         secrets=values.get("secrets", {}),
+        alerts=values.get("alerts"),
+        events=values.get("events"),
         origins=origins,
     )
 
@@ -150,7 +155,14 @@ def _checked(layer: object, where: str, folder: Path | None) -> dict[str, Any]:
     """Return *layer* with paths made absolute; unknown keys and wrong types are errors."""
     if not isinstance(layer, dict):
         raise InvalidError(f"{where}: the settings must be a table", code="invalid-config")
-    checks = {"log": _is_text, "concurrency": _is_count, "plugins": _is_list_of_text, "secrets": _is_table}
+    checks = {
+        "log": _is_text,
+        "concurrency": _is_count,
+        "plugins": _is_list_of_text,
+        "secrets": _is_table,
+        "alerts": _is_table,
+        "events": _is_table,
+    }
     for key, value in layer.items():
         if key not in checks:
             known = ", ".join(sorted(checks))
@@ -164,6 +176,8 @@ def _checked(layer: object, where: str, folder: Path | None) -> dict[str, Any]:
         from sagactl.secrets.sources import read_sources
 
         layer = {**layer, "secrets": read_sources(layer["secrets"], where, folder)}
+    if folder is not None and isinstance(file := layer.get("events", {}).get("file"), str) and file:
+        layer = {**layer, "events": {**layer["events"], "file": str(folder / file)}}
     return layer
 
 

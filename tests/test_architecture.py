@@ -37,10 +37,11 @@ ALLOWED = {
     "config": {"config", "secrets.sources", "core", "errors"},
     "secrets": {"secrets", "core", "errors"},
     "documents": {"core"},
+    "outgoing": {"alerts", "config", "secrets", "engine.clock", "core", "errors", "log.base"},
     "identity": {"core", "errors"},
     "templates": {""},
     "driving": {"identity", "engine", "core", "errors", "log.base"},
-    "app": {"app", "config", "secrets", "identity", "driving", "engine", "core", "errors", *NEIGHBOURS},
+    "app": {"app", "config", "secrets", "identity", "driving", "outgoing", "engine", "core", "errors", *NEIGHBOURS},
     "cli": {
         "cli",
         "app",

@@ -36,6 +36,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "show": Entry("Inspect", "One run: steps, outputs, what is left behind.", ("RUN",)),
     "log": Entry("Inspect", "The saga log of a run, record by record.", ("RUN",)),
     "watch": Entry("Inspect", "Follow a run that another process drives, or --all of them.", ("RUN",)),
+    "outbox": Entry("Maintain", "Alerts and events: what waits to be sent, and sending it.", is_group=True),
     "verify": Entry("Maintain", "Recompute the hash chain of the log.", ("RUN",)),
     "schema": Entry("Maintain", "The JSON Schema of saga files, for editors."),
     "sandbox": Entry("Maintain", "See or reset what the sandbox plugins have done.", is_group=True),

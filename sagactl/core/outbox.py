@@ -223,6 +223,17 @@ class EventPage:
 
 
 @dataclass(frozen=True, slots=True)
+class Seen:
+    """A target has seen a run up to `seq`, and may be sent more at `due_ms`."""
+
+    run_id: str
+    seq: int
+    due_ms: int = 0
+    attempts: int = 0
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Cursor:
     """How far a target has seen a run: `seq` is the last record that was delivered, `head` the last there is."""
 
@@ -234,6 +245,17 @@ class Cursor:
     attempts: int = 0
     due_ms: int = 0
     error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What came of one try: `error` is None where it arrived; then `due_ms` is None as well."""
+
+    lane: str
+    id: str
+    run_id: str
+    error: str | None = None
+    due_ms: int | None = None
 
 
 class Outbox(Protocol):
@@ -257,14 +279,12 @@ class Outbox(Protocol):
 
     def claim_events(
         self, target: str, now_ms: int, *, records_max: int, run_ids: Sequence[str] | None
-    ) -> EventPage | None:
-        """Return what *target* has not seen of one run, of *run_ids* if given; nobody else gets that run meanwhile."""
+    ) -> list[EventPage]:
+        """Return what *target* has not seen, of *run_ids* if given; nobody else gets those runs for `LEASE_MS`."""
         ...
 
-    def settle_events(
-        self, target: str, run_id: str, seq: int, *, due_ms: int = 0, attempts: int = 0, error: str | None = None
-    ) -> None:
-        """Write down that *target* has seen the run up to *seq*, and when it may be sent more."""
+    def settle_events(self, target: str, seen: Sequence[Seen]) -> None:
+        """Write down how far *target* has seen the runs that were claimed."""
         ...
 
     def cursors(self, target: str) -> list[Cursor]:

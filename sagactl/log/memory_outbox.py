@@ -16,6 +16,7 @@ from sagactl.core.outbox import (
     DeliveryState,
     EventPage,
     Message,
+    Seen,
     claim_next,
     is_finished,
     next_due,
@@ -96,32 +97,35 @@ class MemoryOutbox:
 
     def claim_events(
         self, target: str, now_ms: int, *, records_max: int, run_ids: Sequence[str] | None
-    ) -> EventPage | None:
-        """Return what *target* has not seen of one run."""
+    ) -> list[EventPage]:
+        """Return what *target* has not seen."""
+        pages: list[EventPage] = []
         with self._lock:
             for row in self._rows():
                 cursor = self._cursor(target, row)
+                left = records_max - sum(len(page.records) for page in pages)
                 is_asked_for = run_ids is None or row.run_id in run_ids
-                if is_asked_for and cursor.seq < row.seq and cursor.due_ms <= now_ms:
+                if is_asked_for and left > 0 and cursor.seq < row.seq and cursor.due_ms <= now_ms:
                     claimed = replace(cursor, attempts=cursor.attempts + 1, due_ms=now_ms + LEASE_MS, error=None)
                     self._cursors[target, row.run_id] = claimed
-                    stored = self._read(row.run_id, cursor.seq)[:records_max]
+                    stored = self._read(row.run_id, cursor.seq)[:left]
                     records = tuple((each.seq, each.record, each.hash) for each in stored)
-                    return EventPage(row.run_id, row.saga, records, cursor.attempts)
-        return None
+                    pages.append(EventPage(row.run_id, row.saga, records, cursor.attempts))
+        return pages
 
     def _cursor(self, target: str, row: RunRow) -> Cursor:
         found = self._cursors.get((target, row.run_id)) or Cursor(target, row.run_id, row.saga, 0, 0)
         return replace(found, head=row.seq)
 
-    def settle_events(
-        self, target: str, run_id: str, seq: int, *, due_ms: int = 0, attempts: int = 0, error: str | None = None
-    ) -> None:
-        """Write down that *target* has seen the run up to *seq*."""
+    def settle_events(self, target: str, seen: Sequence[Seen]) -> None:
+        """Write down how far *target* has seen runs."""
         with self._lock:
-            found = self._cursors[target, run_id]
-            if found.seq <= seq:
-                self._cursors[target, run_id] = replace(found, seq=seq, attempts=attempts, due_ms=due_ms, error=error)
+            for each in seen:
+                found = self._cursors[target, each.run_id]
+                if found.seq <= each.seq:
+                    self._cursors[target, each.run_id] = replace(
+                        found, seq=each.seq, attempts=each.attempts, due_ms=each.due_ms, error=each.error
+                    )
 
     def cursors(self, target: str) -> list[Cursor]:
         """Return the runs of which *target* has not seen everything."""

@@ -20,6 +20,7 @@ from sagactl.core.outbox import (
     DeliveryState,
     EventPage,
     Message,
+    Seen,
     claim_next,
     is_finished,
     next_due,
@@ -75,18 +76,17 @@ class SqliteOutbox:
 
     def claim_events(
         self, target: str, now_ms: int, *, records_max: int, run_ids: Sequence[str] | None
-    ) -> EventPage | None:
-        """Return what *target* has not seen of one run."""
+    ) -> list[EventPage]:
+        """Return what *target* has not seen."""
         behind = self._store.read(lambda connection: _read_behind(connection, target, now_ms, run_ids))
-        pages = (self._write(partial(_claim_run, target, run_id, now_ms, records_max)) for run_id in behind)
-        return next((page for page in pages if page is not None), None)
+        if not behind:
+            return []
+        pages: list[EventPage] = self._write(partial(_claim_runs, target, behind, now_ms, records_max))
+        return pages
 
-    def settle_events(
-        self, target: str, run_id: str, seq: int, *, due_ms: int = 0, attempts: int = 0, error: str | None = None
-    ) -> None:
-        """Write down that *target* has seen the run up to *seq*."""
-        values = (seq, attempts, due_ms, error, run_id, target)
-        self._write(lambda connection: _move_cursor(connection, values))
+    def settle_events(self, target: str, seen: Sequence[Seen]) -> None:
+        """Write down how far *target* has seen runs."""
+        self._write(partial(_move_cursors, target, seen))
 
     def cursors(self, target: str) -> list[Cursor]:
         """Return the runs of which *target* has not seen everything."""
@@ -199,7 +199,7 @@ _BEHIND: Final = (
     " WHERE runs.seq > ifnull(cursors.seq, 0)"
 )
 _RUNS_MAX: Final = 100
-"""How many runs are looked at for one that nobody else claims in the same moment."""
+"""How many runs are claimed in one transaction at most."""
 
 
 def _read_behind(connection: sqlite3.Connection, target: str, now_ms: int, run_ids: Sequence[str] | None) -> list[str]:
@@ -210,16 +210,29 @@ def _read_behind(connection: sqlite3.Connection, target: str, now_ms: int, run_i
     return [run_id for run_id in run_ids if connection.execute(query, (target, now_ms, run_id)).fetchone() is not None]
 
 
+def _claim_runs(
+    target: str, run_ids: Sequence[str], now_ms: int, records_max: int, connection: sqlite3.Connection
+) -> tuple[list[EventPage], Mark | None]:
+    pages: list[EventPage] = []
+    left = records_max
+    for run_id in run_ids[:_RUNS_MAX]:
+        page = _claim_run(target, run_id, now_ms, left, connection) if left > 0 else None
+        if page is not None:
+            pages.append(page)
+            left -= len(page.records)
+    return pages, None
+
+
 def _claim_run(
     target: str, run_id: str, now_ms: int, records_max: int, connection: sqlite3.Connection
-) -> tuple[EventPage | None, Mark | None]:
+) -> EventPage | None:
     found = connection.execute(
         "SELECT saga, cursors.seq, attempts, due_ms FROM runs LEFT JOIN cursors"
         " ON cursors.run_id = runs.run_id AND cursors.target = ? WHERE runs.run_id = ?",
         (target, run_id),
     ).fetchone()
     if found is None or (found[3] or 0) > now_ms:
-        return None, None
+        return None
     after_seq, attempts = found[1] or 0, found[2] or 0
     rows = connection.execute(
         "SELECT run_id, seq, at_ms, type, step, item, attempt, body, hash FROM records"
@@ -230,21 +243,22 @@ def _claim_run(
     head = links.pop(0).hash if after_seq > 0 and links and links[0].seq == after_seq else genesis_hash(run_id)
     records = tuple((each.seq, each.record, each.hash) for each in follow(run_id, after_seq, head, links[:records_max]))
     if not records:
-        return None, None
+        return None
     connection.execute(
         "INSERT OR REPLACE INTO cursors VALUES (?, ?, ?, ?, ?, NULL)",
         (run_id, target, after_seq, attempts + 1, now_ms + LEASE_MS),
     )
-    return EventPage(run_id, found[0], records, attempts), None
+    return EventPage(run_id, found[0], records, attempts)
 
 
-def _move_cursor(connection: sqlite3.Connection, values: Sequence[object]) -> tuple[None, Mark | None]:
-    """Move a cursor forward; one that another deliverer has moved further meanwhile stays where it is."""
-    connection.execute(
-        "UPDATE cursors SET seq = ?1, attempts = ?2, due_ms = ?3, error = ?4"
-        " WHERE run_id = ?5 AND target = ?6 AND seq <= ?1",
-        values,
-    )
+def _move_cursors(target: str, seen: Sequence[Seen], connection: sqlite3.Connection) -> tuple[None, Mark | None]:
+    """Move cursors forward; one that another deliverer has moved further meanwhile stays where it is."""
+    for each in seen:
+        connection.execute(
+            "UPDATE cursors SET seq = ?1, attempts = ?2, due_ms = ?3, error = ?4"
+            " WHERE run_id = ?5 AND target = ?6 AND seq <= ?1",
+            (each.seq, each.attempts, each.due_ms, each.error, each.run_id, target),
+        )
     return None, None
 
 

@@ -15,6 +15,7 @@ from sagactl.core.outbox import (
     Delivery,
     DeliveryState,
     Message,
+    Seen,
 )
 from sagactl.core.records import Disposition, Ended, Record, RunStatus, Verb
 from sagactl.log.base import Log
@@ -245,18 +246,16 @@ class OutboxContract:
         """A target sees the records of a run in order, each once it has seen the one before, and then no more."""
         lease = start(log)
         add(log, lease, intent(), outcome())
-        first = log.outbox.claim_events("a", NOW, records_max=3, run_ids=None)
-        assert first is not None
+        (first,) = log.outbox.claim_events("a", NOW, records_max=3, run_ids=None)
         assert [seq for seq, _, _ in first.records] == [1, 2, 3]
         stored = list(log.read("run1"))
         assert first.records == tuple((each.seq, each.record, each.hash) for each in stored[:3])
-        assert log.outbox.claim_events("a", NOW, records_max=3, run_ids=None) is None
-        log.outbox.settle_events("a", "run1", 3)
-        second = log.outbox.claim_events("a", NOW, records_max=3, run_ids=["run1"])
-        assert second is not None
+        assert log.outbox.claim_events("a", NOW, records_max=3, run_ids=None) == []
+        log.outbox.settle_events("a", [Seen("run1", 3)])
+        (second,) = log.outbox.claim_events("a", NOW, records_max=3, run_ids=["run1"])
         assert [seq for seq, _, _ in second.records] == [4]
-        log.outbox.settle_events("a", "run1", 4)
-        assert log.outbox.claim_events("a", NOW, records_max=3, run_ids=None) is None
+        log.outbox.settle_events("a", [Seen("run1", 4)])
+        assert log.outbox.claim_events("a", NOW, records_max=3, run_ids=None) == []
         assert log.outbox.cursors("a") == []
         assert [cursor.seq for cursor in log.outbox.cursors("b")] == [0]
 
@@ -264,32 +263,34 @@ class OutboxContract:
         """Two deliverers at once don't both publish a run; another run and another target are free."""
         start(log)
         start(log, "run2")
-        pages = [log.outbox.claim_events("a", NOW, records_max=9, run_ids=None) for _ in range(3)]
-        assert [page and page.run_id for page in pages] == ["run1", "run2", None]
-        assert log.outbox.claim_events("a", NOW, records_max=9, run_ids=["run1"]) is None
-        assert log.outbox.claim_events("b", NOW, records_max=9, run_ids=["run1"]) is not None
-        late = log.outbox.claim_events("a", NOW + LEASE_MS, records_max=9, run_ids=None)
-        assert late is not None
+        first = log.outbox.claim_events("a", NOW, records_max=2, run_ids=None)
+        second = log.outbox.claim_events("a", NOW, records_max=9, run_ids=None)
+        assert [page.run_id for page in (*first, *second)] == ["run1", "run2"]
+        assert log.outbox.claim_events("a", NOW, records_max=9, run_ids=["run1"]) == []
+        assert [page.run_id for page in log.outbox.claim_events("b", NOW, records_max=9, run_ids=None)] == [
+            "run1",
+            "run2",
+        ]
+        (late,) = log.outbox.claim_events("a", NOW + LEASE_MS, records_max=2, run_ids=None)
         assert (late.run_id, late.attempts, [seq for seq, _, _ in late.records]) == ("run1", 1, [1, 2])
 
     def test_a_target_that_failed_waits_where_it_is(self, log: Log) -> None:
         """A target that couldn't be reached is tried again when it is due, from the first event it has not seen."""
         add(log, start(log), intent())
-        assert log.outbox.claim_events("a", NOW, records_max=9, run_ids=None) is not None
-        log.outbox.settle_events("a", "run1", 1, due_ms=NOW + 500, attempts=1, error="503")
+        assert log.outbox.claim_events("a", NOW, records_max=9, run_ids=None) != []
+        log.outbox.settle_events("a", [Seen("run1", 1, due_ms=NOW + 500, attempts=1, error="503")])
         (cursor,) = log.outbox.cursors("a")
         assert (cursor.seq, cursor.head, cursor.attempts, cursor.error) == (1, 3, 1, "503")
-        assert log.outbox.claim_events("a", NOW + 499, records_max=9, run_ids=None) is None
-        page = log.outbox.claim_events("a", NOW + 500, records_max=9, run_ids=None)
-        assert page is not None
+        assert log.outbox.claim_events("a", NOW + 499, records_max=9, run_ids=None) == []
+        (page,) = log.outbox.claim_events("a", NOW + 500, records_max=9, run_ids=None)
         assert [seq for seq, _, _ in page.records] == [2, 3]
-        log.outbox.settle_events("a", "run1", 3)
-        log.outbox.settle_events("a", "run1", 1)
+        log.outbox.settle_events("a", [Seen("run1", 3)])
+        log.outbox.settle_events("a", [Seen("run1", 1)])
         assert log.outbox.cursors("a") == []
 
     def test_verifying_looks_at_no_delivery(self, log: Log) -> None:
         """How far messages came is no matter of the records: delivery changes nothing that `verify` compares."""
         add(log, start(log), dead(), stuck())
         deliver(log)
-        assert log.outbox.claim_events("a", NOW, records_max=9, run_ids=None) is not None
+        assert log.outbox.claim_events("a", NOW, records_max=9, run_ids=None) != []
         assert replace(log.verify(), heads={}).findings == ()

@@ -1,0 +1,23 @@
+"""How sending fails, and how long to wait then."""
+
+from __future__ import annotations
+
+from typing import Final
+
+FIRST_DELAY_MS: Final = 1_000
+DELAY_MS_MAX: Final = 3_600_000
+ERROR_LENGTH_MAX: Final = 300
+
+
+class SendError(Exception):
+    """A message could not be sent; another try may succeed. The text names no secret."""
+
+    def __init__(self, message: str, *, retry_after_ms: int | None = None) -> None:
+        super().__init__(message[:ERROR_LENGTH_MAX])
+        self.retry_after_ms = retry_after_ms
+
+
+def delay_ms(attempts: int, retry_after_ms: int | None = None) -> int:
+    """Return how long to wait after so many attempts; what the receiver asked for counts, up to the longest delay."""
+    own_ms = FIRST_DELAY_MS * 2 ** min(max(0, attempts - 1), 30)
+    return int(min(DELAY_MS_MAX, max(own_ms, retry_after_ms or 0)))

@@ -1,0 +1,199 @@
+"""`sagactl outbox`: alerts with what came of them at each channel, and how far events have come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from sagactl.cli.views.documents import Document, write_list
+from sagactl.cli.views.layout import Cell, Column, join_blocks, lay_out, list_hints
+from sagactl.cli.views.style import Hue, Style
+from sagactl.cli.views.text import plural
+from sagactl.cli.views.times import show_ago, show_rough
+from sagactl.cli.views.words import plain
+from sagactl.core.outbox import Cursor, Delivery, DeliveryState, Message, Sent
+from sagactl.dataclass import dataclass
+from sagactl.documents import write_time
+
+if TYPE_CHECKING:
+    from sagactl.core.canonical import Json
+
+MESSAGES_SCHEMA: Final = "sagactl.messages/1"
+DELIVERIES_SCHEMA: Final = "sagactl.deliveries/1"
+SENT_SCHEMA: Final = "sagactl.sent/1"
+
+_COLUMNS: Final = (
+    Column("run", is_whole=True),
+    Column("alert", is_whole=True),
+    Column("since"),
+    Column("to", is_whole=True),
+    Column("sent", is_whole=True),
+    Column("error"),
+)
+_STATES: Final = {
+    DeliveryState.SENDING: "under way",
+    DeliveryState.WAITING: "retrying",
+    DeliveryState.DELIVERED: "delivered",
+    DeliveryState.GIVEN_UP: "given up",
+    DeliveryState.NOT_NEEDED: "not needed",
+}
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was sent to one channel, or as events."""
+
+    name: str
+    delivered: int = 0
+    failed: int = 0
+    error: str | None = None
+    due_ms: int | None = None
+
+    def count(self, sent: Sent) -> None:
+        """Count one try."""
+        if sent.error is None:
+            self.delivered += 1
+        else:
+            self.failed += 1
+            self.error = sent.error
+
+
+def render_messages(
+    messages: Sequence[Message], behind: Sequence[Cursor], *, short_ids: Mapping[str, str], now_ms: int, style: Style
+) -> str:
+    """Return the table of alerts, how far events are behind, and the command that sends what waits."""
+    pending = any(message.finished_at_ms is None for message in messages)
+    counted = plural(len(messages), "alert") if messages else "no alert waits to be sent"
+    events = sum(cursor.head - cursor.seq for cursor in behind)
+    errors = [cursor.error for cursor in behind if cursor.error]
+    late = f"{plural(events, 'event')} of {plural(len(behind), 'run')} not sent yet"
+    late += f": {style.show(errors[0])}" if errors else ""
+    rows = [row for message in messages for row in _lay_message(message, short_ids, now_ms, style)]
+    return join_blocks(
+        lay_out(_COLUMNS, rows, style) if rows else [],
+        [counted, *([late] if behind else [])],
+        list_hints(["sagactl outbox deliver"] if pending or behind else [], style),
+    )
+
+
+def _lay_message(
+    message: Message, short_ids: Mapping[str, str], now_ms: int, style: Style
+) -> Iterator[list[Cell | str]]:
+    """Yield a line for each channel that the message came to, or one that says that nobody had it yet."""
+    what = plain(message.reason.value) + (" over" if message.is_resolution else "")
+    lead: list[Cell | str] = [
+        Cell(short_ids.get(message.run_id, message.run_id), Hue.COMMAND),
+        Cell(what, Hue.BAD if message.is_open else Hue.DIM),
+        Cell(show_ago(message.created_at_ms, now_ms), Hue.DIM),
+    ]
+    if not message.deliveries:
+        yield [*lead, "", "not sent yet" if message.finished_at_ms is None else "for no channel", ""]
+    for number, each in enumerate(message.deliveries):
+        told = [style.show(each.channel), _say_state(each, now_ms), style.show(each.error or "")]
+        yield [*(lead if number == 0 else ("", "", "")), *told]
+
+
+def _say_state(delivery: Delivery, now_ms: int) -> str:
+    words = _STATES[delivery.state]
+    if delivery.state is DeliveryState.WAITING and delivery.due_ms > now_ms:
+        words += f" in {_show_wait(delivery.due_ms, now_ms)}"
+    return words
+
+
+def _show_wait(due_ms: int, now_ms: int) -> str:
+    return show_rough(max(1_000, due_ms - now_ms))
+
+
+def render_sent(sent: Sent, now_ms: int, style: Style) -> str:
+    """Return the line about a try that failed."""
+    again = "given up" if sent.due_ms is None else f"again in {_show_wait(sent.due_ms, now_ms)}"
+    return f"{style.show(sent.lane)}: {style.show(sent.error or 'delivered')}; {again}"
+
+
+def render_tallies(tallies: Sequence[Tally], now_ms: int, style: Style) -> str:
+    """Return a line for each channel and for events."""
+    return "\n".join(_render_tally(tally, now_ms, style) for tally in tallies)
+
+
+def _render_tally(tally: Tally, now_ms: int, style: Style) -> str:
+    parts = [f"{tally.delivered:,} sent"]
+    if tally.failed:
+        parts.append(f"{tally.failed:,} failed")
+    if tally.due_ms is not None and tally.due_ms > now_ms:
+        parts.append(f"next try in {_show_wait(tally.due_ms, now_ms)}")
+    return f"{style.show(tally.name)}: {', '.join(parts)}"
+
+
+def write_messages(messages: Sequence[Message], behind: Sequence[Cursor]) -> Document:
+    """Return the document of alerts, and of the runs of which events wait."""
+    document = write_list(MESSAGES_SCHEMA, [_write_message(message) for message in messages])
+    document["events_behind"] = [_write_cursor(cursor) for cursor in behind]
+    return document
+
+
+def _write_message(message: Message) -> Document:
+    deliveries: list[Json] = [_write_delivery(each) for each in message.deliveries]
+    return {
+        "id": message.id,
+        "alert": message.alert_id,
+        "run_id": message.run_id,
+        "saga": message.saga,
+        "seq": message.seq,
+        "reason": message.reason.value,
+        "state": "resolved" if message.is_resolution else "raised",
+        "open": message.is_open,
+        "created_at": write_time(message.created_at_ms),
+        "finished_at": write_time(message.finished_at_ms),
+        "deliveries": deliveries,
+    }
+
+
+def _write_delivery(delivery: Delivery) -> Document:
+    return {
+        "channel": delivery.channel,
+        "state": delivery.state.value,
+        "attempts": delivery.attempts,
+        "due_at": write_time(delivery.due_ms) if delivery.due_ms > 0 else None,
+        "delivered_at": write_time(delivery.delivered_at_ms),
+        "error": delivery.error,
+    }
+
+
+def _write_cursor(cursor: Cursor) -> Document:
+    return {
+        "run_id": cursor.run_id,
+        "saga": cursor.saga,
+        "seq": cursor.seq,
+        "head": cursor.head,
+        "attempts": cursor.attempts,
+        "due_at": write_time(cursor.due_ms) if cursor.due_ms > 0 else None,
+        "error": cursor.error,
+    }
+
+
+def write_tallies(tallies: Sequence[Tally]) -> Document:
+    """Return the document of what was sent."""
+    items: list[Document] = [
+        {
+            "name": tally.name,
+            "delivered": tally.delivered,
+            "failed": tally.failed,
+            "last_error": tally.error,
+            "due_at": write_time(tally.due_ms),
+        }
+        for tally in tallies
+    ]
+    return {**write_list(DELIVERIES_SCHEMA, items), "error": None}
+
+
+def write_sent(sent: Sent) -> Document:
+    """Return the document of one try."""
+    return {
+        "schema": SENT_SCHEMA,
+        "name": sent.lane,
+        "id": sent.id,
+        "run_id": sent.run_id,
+        "delivered": sent.error is None,
+        "due_at": write_time(sent.due_ms),
+        "error": sent.error,
+    }
