@@ -76,6 +76,7 @@ def _restore_help(app: typer.Typer, command: click.Command) -> None:
         name = info.name or typer.main.get_command_name(info.callback.__name__)
         declared = get_params_from_function(info.callback)
         found = commands.get(name, command) if isinstance(command, click.Group) else command
+        setattr(found, "format_arguments", lambda *_: None)  # noqa: B010 - Click lists them too, and Typer does already
         for parameter in found.params:
             if isinstance(parameter, typer.core.TyperArgument) and parameter.name in declared:
                 parameter.help = getattr(declared[parameter.name].default, "help", None)
