@@ -16,7 +16,7 @@ from sagactl.core.alerting import Reason
 from sagactl.core.canonical import Json
 from sagactl.core.left import find_left
 from sagactl.core.outbox import Message
-from sagactl.core.records import Decision, Direction, DriverClaimed, Operation, Operator, Record
+from sagactl.core.records import Decision, Direction, DriverClaimed, Operation, Operator, Record, StepDecided
 from sagactl.core.saga import Saga
 from sagactl.core.state import RunState
 from sagactl.core.summary import Summary, summarize
@@ -119,6 +119,7 @@ _WORDS: Final = {
     Reason.KEEPS_FAILING: "an operation keeps failing",
     Reason.RUN_TIMEOUT: "out of time behind its pivot; it goes on",
     Reason.REQUEST_VOID: "a request came to nothing",
+    Reason.APPROVAL: "a step waits for an approval",
 }
 
 
@@ -129,6 +130,8 @@ def _say(message: Message, look: Look, summary: Summary) -> str:
 
 def _say_reason(reason: Reason, look: Look, record: Record) -> str:
     match record:
+        case StepDecided():
+            return f"{record.step} waits for an approval"
         case Operator():
             detail = f": {record.detail}" if record.detail else ""
             return f"{record.request.verb} asked by {record.request.who} came to nothing{detail}"
@@ -153,6 +156,8 @@ def _list_commands(message: Message, look: Look) -> list[Json]:
     run = message.run_id
     letters = islice(look.state.dead, LETTERS_SHOWN_MAX)
     commands: list[Json] = [f"sagactl dlq show {run} {_quote(operation)}" for operation in letters]
+    if message.reason is Reason.APPROVAL and not message.is_resolution:
+        commands += [f"sagactl approve {run} {message.step}", f'sagactl deny {run} {message.step} --reason "..."']
     return [*commands, f"sagactl show {run}", f"sagactl log {run}"]
 
 

@@ -15,7 +15,7 @@ from typing import Final
 from sagactl.alerts.lanes import AlertLane, Lane
 from sagactl.core.alerting import Raise, alert_effects
 from sagactl.core.outbox import Sent
-from sagactl.core.records import Decision, Disposition, Ended, Operator, Record
+from sagactl.core.records import Decision, Disposition, Ended, Operator, Record, StepDecided
 from sagactl.errors import SagactlError
 
 END_SECONDS: Final = 2.0
@@ -62,7 +62,7 @@ class Courier:
         is_news = False
         for record in records:
             match record:
-                case Decision() if any(isinstance(effect, Raise) for effect in alert_effects(record)):
+                case Decision() | StepDecided() if any(isinstance(effect, Raise) for effect in alert_effects(record)):
                     self._told.add(run_id)
                     is_news = True
                 case Operator(disposition=Disposition.VOID | Disposition.ACCEPTED):

@@ -1,12 +1,13 @@
 """Which record tells a person something, and which says that it is over: one pure function over records.
 
 An alert is a message that exists if and only if its record does: the log writes it in the record's own transaction, and
-`verify` computes it again. Its id is made of run, record and reason alone, so whoever is told twice after a crash can
-tell that it was one alert.
+`verify` computes it again. Its id is made of run, record, reason and step alone, so whoever is told twice after a crash
+can tell that it was one alert.
 
-A run has at most one open alert for a reason. A thousand items that end in dead letters are one alert and not a
-thousand: what it says is read from the log when it is sent. It is over when its reason is gone, and then a second
-message says so, but for notices, which only tell what has happened.
+A run has at most one open alert for a reason, but for approvals: each step waits
+for a person of its own. A thousand items that end in dead letters are one alert and not a thousand: what it says is
+read from the log when it is sent. It is over when its reason is gone, and then a second message says so, but for
+notices, which only tell what has happened.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from sagactl.core.records import (
     Ended,
     Operator,
     Record,
+    Request,
+    StepDecided,
     Verb,
 )
 from sagactl.dataclass import dataclass
@@ -35,6 +38,7 @@ class Reason(StrEnum):
     KEEPS_FAILING = "keeps_failing"
     RUN_TIMEOUT = "run_timeout"
     REQUEST_VOID = "request_void"
+    APPROVAL = "approval"
 
 
 NOTICES: Final = frozenset({Reason.REQUEST_VOID})
@@ -43,17 +47,26 @@ NOTICES: Final = frozenset({Reason.REQUEST_VOID})
 
 @dataclass(frozen=True, slots=True)
 class Raise:
-    """An alert is raised, unless the run has an open one for the reason."""
+    """An alert is raised, unless the run has an open one for the reason and, where that is given, the step."""
 
     reason: Reason
+    step: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Resolve:
-    """Open alerts for these reasons are over; with `needs_no_letters` only if no dead letter of the run is open."""
+    """Open alerts for these reasons are over; with `needs_no_letters` only if no dead letter of the run is open.
+
+    With a `step` only those that are about it.
+    """
 
     reasons: frozenset[Reason]
     needs_no_letters: bool = False
+    step: str | None = None
+
+    def ends(self, reason: Reason, step: str) -> bool:
+        """Tell whether an alert is over by this, as far as dead letters have no say."""
+        return reason in self.reasons and self.step in {None, step}
 
 
 AlertEffect: TypeAlias = Raise | Resolve
@@ -73,7 +86,9 @@ def alert_effects(record: Record) -> tuple[AlertEffect, ...]:
         case Operator(disposition=Disposition.VOID):
             return (Raise(Reason.REQUEST_VOID),)
         case Operator(disposition=Disposition.ACCEPTED):
-            return (_AWAKE, _ANSWERED) if record.request.verb in {Verb.RETRY, Verb.RESOLVE} else (_AWAKE,)
+            return _of_request(record.request)
+        case StepDecided() if record.approval is not None:
+            return (Raise(Reason.APPROVAL, record.step),)
         case _:
             return ()
 
@@ -81,10 +96,26 @@ def alert_effects(record: Record) -> tuple[AlertEffect, ...]:
 def _of_decision(record: Decision) -> tuple[AlertEffect, ...]:
     if record.kind is DecisionKind.ROLLBACK:
         return (_ALL,)
+    if record.kind is DecisionKind.EXPIRED and record.step is not None:
+        return (_answer_approval(record.step),)
     if record.kind is DecisionKind.ALERT:
         return (Raise(Reason.RUN_TIMEOUT if record.operation is None else Reason.KEEPS_FAILING),)
     reason = {DecisionKind.STUCK: Reason.STUCK, DecisionKind.DEAD_LETTER: Reason.DEAD_LETTER}.get(record.kind)
     return () if reason is None else (Raise(reason),)
+
+
+def _of_request(request: Request) -> tuple[AlertEffect, ...]:
+    if request.verb in {Verb.PAUSE, Verb.UNPAUSE}:
+        return ()
+    if request.verb in {Verb.RETRY, Verb.RESOLVE}:
+        return (_AWAKE, _ANSWERED)
+    if request.verb in {Verb.APPROVE, Verb.DENY} and request.operation is not None:
+        return (_AWAKE, _answer_approval(request.operation.step))
+    return (_AWAKE,)
+
+
+def _answer_approval(step: str) -> Resolve:
+    return Resolve(frozenset({Reason.APPROVAL}), step=step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +127,7 @@ class AlertRow:
 
     seq: int
     reason: Reason
+    step: str
     opened_seq: int
     created_at_ms: int
     is_open: bool
@@ -111,16 +143,16 @@ class AlertBook:
         """Take the next record in; *has_letters* tells whether a dead letter is open after it."""
         for effect in alert_effects(record):
             match effect:
-                case Raise(reason):
-                    if not any(row.is_open and row.reason is reason for row in self.rows):
-                        self.rows.append(AlertRow(seq, reason, seq, record.at_ms, is_open=True))
-                case Resolve(reasons, needs_no_letters):
-                    if not (needs_no_letters and has_letters):
-                        self._resolve(seq, reasons, record.at_ms)
+                case Raise(reason, step):
+                    if not any(row.is_open and (row.reason, row.step) == (reason, step) for row in self.rows):
+                        self.rows.append(AlertRow(seq, reason, step, seq, record.at_ms, is_open=True))
+                case Resolve():
+                    if not (effect.needs_no_letters and has_letters):
+                        self._resolve(seq, effect, record.at_ms)
 
-    def _resolve(self, seq: int, reasons: frozenset[Reason], at_ms: int) -> None:
+    def _resolve(self, seq: int, effect: Resolve, at_ms: int) -> None:
         for place, row in enumerate(list(self.rows)):
-            if row.is_open and row.reason in reasons:
+            if row.is_open and effect.ends(row.reason, row.step):
                 self.rows[place] = replace(row, is_open=False)
                 if row.reason not in NOTICES:
-                    self.rows.append(AlertRow(seq, row.reason, row.seq, at_ms, is_open=False))
+                    self.rows.append(AlertRow(seq, row.reason, row.step, row.seq, at_ms, is_open=False))

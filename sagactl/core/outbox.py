@@ -70,6 +70,8 @@ class Message:
     saga: str
     seq: int
     reason: Reason
+    step: str
+    """What an approval is about; empty for other reasons."""
     opened_seq: int
     created_at_ms: int
     is_open: bool
@@ -79,12 +81,12 @@ class Message:
     @property
     def id(self) -> str:
         """Return the id under which it is sent, as often as it is."""
-        return message_id(self.run_id, self.seq, self.reason)
+        return message_id(self.run_id, self.seq, self.reason, self.step)
 
     @property
     def alert_id(self) -> str:
         """Return the id of the message that raised the alert."""
-        return message_id(self.run_id, self.opened_seq, self.reason)
+        return message_id(self.run_id, self.opened_seq, self.reason, self.step)
 
     @property
     def is_resolution(self) -> bool:
@@ -96,9 +98,9 @@ class Message:
         return next((each for each in self.deliveries if each.channel == channel), None)
 
 
-def message_id(run_id: str, seq: int, reason: Reason) -> str:
+def message_id(run_id: str, seq: int, reason: Reason, step: str) -> str:
     """Return the id of a message: the same however often it is sent."""
-    return f"alert_{run_id}_{seq}_{reason}"
+    return f"alert_{run_id}_{seq}_{reason}" + (f"_{step}" if step else "")
 
 
 class Step(NamedTuple):

@@ -203,5 +203,5 @@ def _compare(folding: _Folding, created: RunCreated, evidence: Evidence) -> list
     return problems
 
 
-def _place_of(row: AlertRow) -> tuple[int, str]:
-    return row.seq, row.reason
+def _place_of(row: AlertRow) -> tuple[int, str, str]:
+    return row.seq, row.reason, row.step

@@ -18,6 +18,7 @@ from sagactl.core.records import (
     Operation,
     Operator,
     Record,
+    StepDecided,
     Verb,
 )
 from sagactl.dataclass import dataclass
@@ -43,8 +44,8 @@ class CloseLetters:
 
 RowEffect: TypeAlias = OpenLetter | CloseLetters
 
-WITH_EFFECTS: Final = frozenset({Decision, Ended, Operator})
-"""The types of records that can have one."""
+WITH_EFFECTS: Final = frozenset({Decision, Ended, Operator, StepDecided})
+"""The types of records that can have one, or an effect on alerts (see `core.alerting`)."""
 
 
 def row_effect(record: Record) -> RowEffect | None:

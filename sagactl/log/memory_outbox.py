@@ -44,11 +44,20 @@ class MemoryOutbox:
         known = {message.id: place for place, message in enumerate(self._messages)}
         for each in book.rows:
             message = Message(
-                0, row.run_id, row.saga, each.seq, each.reason, each.opened_seq, each.created_at_ms, each.is_open, None
+                number=len(self._messages) + 1,
+                run_id=row.run_id,
+                saga=row.saga,
+                seq=each.seq,
+                reason=each.reason,
+                step=each.step,
+                opened_seq=each.opened_seq,
+                created_at_ms=each.created_at_ms,
+                is_open=each.is_open,
+                finished_at_ms=None,
             )
             place = known.get(message.id)
             if place is None:
-                self._messages.append(replace(message, number=len(self._messages) + 1))
+                self._messages.append(message)
             else:
                 self._messages[place] = replace(self._messages[place], is_open=each.is_open)
 

@@ -34,8 +34,8 @@ from sagactl.log.sqlite_store import Mark, Work
 T = TypeVar("T")
 
 _MESSAGE: Final = (
-    "SELECT outbox.number, outbox.run_id, runs.saga, outbox.seq, reason, opened_seq, outbox.created_at_ms, is_open,"
-    " finished_at_ms FROM outbox JOIN runs ON runs.run_id = outbox.run_id"
+    "SELECT outbox.number, outbox.run_id, runs.saga, outbox.seq, reason, step, opened_seq, outbox.created_at_ms,"
+    " is_open, finished_at_ms FROM outbox JOIN runs ON runs.run_id = outbox.run_id"
 )
 
 
@@ -95,10 +95,10 @@ class SqliteOutbox:
 
 def read_alerts(connection: sqlite3.Connection, run_id: str) -> tuple[AlertRow, ...]:
     """Return a run's messages as its records must have made them."""
-    query = "SELECT seq, reason, opened_seq, created_at_ms, is_open FROM outbox WHERE run_id = ? ORDER BY number"
+    query = "SELECT seq, reason, step, opened_seq, created_at_ms, is_open FROM outbox WHERE run_id = ? ORDER BY number"
     return tuple(
-        AlertRow(seq, word_of(Reason, reason), opened_seq, created_at_ms, bool(is_open))
-        for seq, reason, opened_seq, created_at_ms, is_open in connection.execute(query, (run_id,)).fetchall()
+        AlertRow(seq, word_of(Reason, reason), step, opened_seq, created_at_ms, bool(is_open))
+        for seq, reason, step, opened_seq, created_at_ms, is_open in connection.execute(query, (run_id,)).fetchall()
     )
 
 
@@ -123,13 +123,14 @@ def _read_messages(connection: sqlite3.Connection, query: str, values: Sequence[
 
 
 def _make_message(row: Sequence[Any], deliveries: tuple[Delivery, ...]) -> Message:
-    number, run_id, saga, seq, reason, opened_seq, created_at_ms, is_open, finished_at_ms = row
+    number, run_id, saga, seq, reason, step, opened_seq, created_at_ms, is_open, finished_at_ms = row
     return Message(
         number,
         run_id,
         saga,
         seq,
         word_of(Reason, reason),
+        step,
         opened_seq,
         created_at_ms,
         bool(is_open),
@@ -154,13 +155,13 @@ def _claim(
 def _read_raised(connection: sqlite3.Connection, pending: Sequence[Message]) -> list[Message]:
     """Return the finished messages that raised what *pending* ones resolve."""
     known = {message.id for message in pending}
-    query = f"{_MESSAGE} WHERE outbox.run_id = ? AND outbox.seq = ? AND reason = ?"
-    return [
-        raised
+    query = f"{_MESSAGE} WHERE outbox.run_id = ? AND outbox.seq = ? AND reason = ? AND step = ?"
+    keys = [
+        (message.run_id, message.opened_seq, message.reason.value, message.step)
         for message in pending
         if message.is_resolution and message.alert_id not in known
-        for raised in _read_messages(connection, query, (message.run_id, message.opened_seq, message.reason.value))
     ]
+    return [raised for key in keys for raised in _read_messages(connection, query, key)]
 
 
 def _write_delivery(connection: sqlite3.Connection, number: int, delivery: Delivery) -> None:

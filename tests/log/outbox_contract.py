@@ -17,7 +17,7 @@ from sagactl.core.outbox import (
     Message,
     Seen,
 )
-from sagactl.core.records import Disposition, Ended, Record, RunStatus, Verb
+from sagactl.core.records import Cause, Decision, DecisionKind, Disposition, Ended, Record, RunStatus, StepDecided, Verb
 from sagactl.log.base import Log
 from tests.log.samples import (
     ITEM,
@@ -25,6 +25,7 @@ from tests.log.samples import (
     add,
     alert,
     answered,
+    approval_asked,
     batch,
     dead,
     ended,
@@ -56,6 +57,11 @@ def deliver(log: Log, channels: Channels = ALL, channel: str = "ops", now_ms: in
 def done(channel: str = "ops") -> Delivery:
     """Return what is written down of a message that has arrived."""
     return Delivery(channel, DeliveryState.DELIVERED, 1, 0, delivered_at_ms=NOW)
+
+
+def expired(step: str) -> Decision:
+    """Return the decision that nobody has approved a step in time."""
+    return Decision(9_000, DecisionKind.EXPIRED, cause=Cause.DENIED, step=step)
 
 
 class OutboxContract:
@@ -111,6 +117,28 @@ class OutboxContract:
             ("run1", "stuck"),
             ("run2", "dead_letter"),
         ]
+
+    def test_each_approval_is_an_alert_of_its_own(self, log: Log) -> None:
+        """Steps wait for people one by one: who approves or denies one ends its alert, and no other's."""
+        lease = start(log)
+        add(log, lease, approval_asked(), approval_asked("vm"), approval_asked("mail"), StepDecided(1, "x", True))
+        first = "alert_run1_3_approval_charge"
+        assert [each.id for each in log.outbox.messages()] == [
+            first,
+            "alert_run1_4_approval_vm",
+            "alert_run1_5_approval_mail",
+        ]
+        add(log, lease, answered("q1", Verb.APPROVE), answered("q2", Verb.DENY, operation=ITEM))
+        assert [(each.seq, each.step, each.alert_id) for each in log.outbox.messages()[3:]] == [
+            (7, "charge", first),
+            (8, "vm", "alert_run1_4_approval_vm"),
+        ]
+        add(log, lease, approval_asked(), replace(expired("mail"), at_ms=9), rollback())
+        assert [(each.seq, each.step) for each in log.outbox.messages() if each.is_resolution][2:] == [
+            (10, "mail"),
+            (11, "charge"),
+        ]
+        assert log.verify().findings == ()
 
     def test_an_answer_ends_what_it_answers(self, log: Log) -> None:
         """E23: a run that goes on isn't stuck any more; its dead letters are over when the last is answered."""

@@ -24,6 +24,7 @@ from sagactl.core.records import (
     Request,
     Resolution,
     RunStatus,
+    StepDecided,
     Verb,
 )
 from sagactl.core.summary import Summary, Waiting
@@ -118,6 +119,11 @@ def stuck(at_ms: int = 4_500) -> Decision:
 def alert(operation: Operation | None = STEP, at_ms: int = 3_500) -> Decision:
     """Return the decision to tell a person that *operation* keeps failing, or without one that time is over."""
     return Decision(at_ms, DecisionKind.ALERT, cause=None if operation else Cause.TIMEOUT, operation=operation)
+
+
+def approval_asked(step: str = "charge", at_ms: int = 3_600) -> StepDecided:
+    """Return the decision that a step waits for a person."""
+    return StepDecided(at_ms, step, True, None, "d" * 64, None, ({"amount": 1},))
 
 
 def answered(

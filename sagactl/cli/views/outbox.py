@@ -80,7 +80,8 @@ def _lay_message(
     message: Message, short_ids: Mapping[str, str], now_ms: int, style: Style
 ) -> Iterator[list[Cell | str]]:
     """Yield a line for each channel that the message came to, or one that says that nobody had it yet."""
-    what = plain(message.reason.value) + (" over" if message.is_resolution else "")
+    what = plain(message.reason.value) + (f" of {message.step}" if message.step else "")
+    what += " over" if message.is_resolution else ""
     lead: list[Cell | str] = [
         Cell(short_ids.get(message.run_id, message.run_id), Hue.COMMAND),
         Cell(what, Hue.BAD if message.is_open else Hue.DIM),
@@ -140,6 +141,7 @@ def _write_message(message: Message) -> Document:
         "saga": message.saga,
         "seq": message.seq,
         "reason": message.reason.value,
+        "step": message.step or None,
         "state": "resolved" if message.is_resolution else "raised",
         "open": message.is_open,
         "created_at": write_time(message.created_at_ms),

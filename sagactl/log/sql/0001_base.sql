@@ -108,14 +108,15 @@ CREATE TABLE outbox (
   run_id TEXT NOT NULL REFERENCES runs (run_id) ON DELETE CASCADE,
   seq INTEGER NOT NULL,
   reason TEXT NOT NULL,
+  step TEXT NOT NULL,
   opened_seq INTEGER NOT NULL,
   created_at_ms INTEGER NOT NULL,
   is_open INTEGER NOT NULL,
   finished_at_ms INTEGER,
-  UNIQUE (run_id, seq, reason)
+  UNIQUE (run_id, seq, reason, step)
 );
 
-CREATE UNIQUE INDEX outbox_open ON outbox (run_id, reason) WHERE is_open = 1;
+CREATE UNIQUE INDEX outbox_open ON outbox (run_id, reason, step) WHERE is_open = 1;
 
 CREATE INDEX outbox_pending ON outbox (number) WHERE finished_at_ms IS NULL;
 
