@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         StorageError,
     )
     from sagactl.log.base import RunFilter, RunRow, StoredRecord
-    from sagactl.tools.api import CallContext, CannotTell, Done, NotDone, Pending, Rejected, Unavailable, tool
+    from sagactl.tools.api import CallContext, CannotTell, Done, NotDone, Pending, Rejected, Secret, Unavailable, tool
 
 __version__ = "0.1.0"
 
@@ -43,7 +43,17 @@ _NAMES: Final = {
         *("RefusedError", "SagactlError", "StorageError"),
     ),
     "log.base": ("RunFilter", "RunRow", "StoredRecord"),
-    "tools.api": ("CallContext", "CannotTell", "Done", "NotDone", "Pending", "Rejected", "Unavailable", "tool"),
+    "tools.api": (
+        "CallContext",
+        "CannotTell",
+        "Done",
+        "NotDone",
+        "Pending",
+        "Rejected",
+        "Secret",
+        "Unavailable",
+        "tool",
+    ),
 }
 _HOMES: Final = {name: f"sagactl.{module}" for module, names in _NAMES.items() for name in names}
 
@@ -69,6 +79,7 @@ __all__ = [
     "RunStatus",
     "Saga",
     "SagactlError",
+    "Secret",
     "Settings",
     "StorageError",
     "StoredRecord",

@@ -68,6 +68,7 @@ def _check(session: Session, path: Path) -> list[Problem]:
         _write_problems(session, error.problems, error.source_text)
         return list(error.problems)
     _write_problems(session, loaded.warnings, loaded.source_text)
+    _warn_of_secrets(session, loaded)
     return list(loaded.warnings)
 
 
@@ -84,3 +85,9 @@ def report_warnings(session: Session, loaded: Loaded) -> None:
     if count and session.shows_progress:
         noun = "warning" if count == 1 else "warnings"
         session.say(f"{count} {noun}: sagactl validate {loaded.saga.source}")
+    _warn_of_secrets(session, loaded)
+
+
+def _warn_of_secrets(session: Session, loaded: Loaded) -> None:
+    for warning in session.app.vault.warn(loaded.saga.secrets) if loaded.saga.secrets else ():
+        session.say(f"warning: {warning}")

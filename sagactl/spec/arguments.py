@@ -26,12 +26,21 @@ TypesOf: TypeAlias = "Callable[[PlacedExpression], Types | None]"
 
 @dataclass(frozen=True, slots=True)
 class CallSite:
-    """A `with` and what it is for; `span` is where to point when an argument is missing."""
+    """A `with` and what it is for; `span` is where to point when an argument is missing.
+
+    `handed` is, of an undo, where in the action's arguments (`args`) secrets stand.
+    """
 
     facts: ToolFacts
     arguments: Node
     expressions: tuple[PlacedExpression, ...]
     span: Span
+    handed: tuple[Path, ...] = ()
+
+    @property
+    def secrets(self) -> tuple[Path, ...]:
+        """List where in the arguments secrets stand."""
+        return tuple(each.within for each in self.expressions if any(path[0] == "secrets" for path in each.paths))
 
 
 def check_arguments(site: CallSite, types_of: TypesOf, budget: Budget, findings: Findings) -> None:
@@ -147,6 +156,8 @@ def check_secrets(site: CallSite, declared: Mapping[str, Span], findings: Findin
             if path[0] == "secrets":
                 used.add(str(path[1]) if len(path) > 1 else "")
                 _check_secret(path, placed, site, declared, findings)
+            elif path[0] == "args":
+                _check_handed(path[1:], placed, site, findings)
     return used
 
 
@@ -162,12 +173,25 @@ def _check_secret(
         findings.unknown(
             "unknown-secret", message, placed.span, word=name, known=declared, hint=f"add secrets: [{name}] to the saga"
         )
+    _check_place(path, placed, placed.within, site, findings)
+
+
+def _check_handed(path: Path, placed: PlacedExpression, site: CallSite, findings: Findings) -> None:
+    """Check a reference of an undo to arguments of the action: a secret in them stays one (E19)."""
+    for secret in site.handed:
+        shared = min(len(path), len(secret))
+        if path[:shared] == secret[:shared]:
+            _check_place(("args", *path), placed, (*placed.within, *secret[shared:]), site, findings)
+            return
+
+
+def _check_place(path: Path, placed: PlacedExpression, within: Path, site: CallSite, findings: Findings) -> None:
     if not placed.is_whole or path != getattr(placed.found, "path", None):
         message = "a secret must be the whole value: text around it would be written to the log"
-        findings.error("secret-place", message, placed.span)
-    elif not _is_write_only(placed.within, site.facts.arguments_schema):
-        argument = spell_argument(placed.within)
-        message = f"{argument} of {site.facts.name} is not marked writeOnly, so it may not hold a secret"
+        hint = "let the tool add what stands around it, or keep the whole text as the secret"
+        findings.error("secret-place", message, placed.span, hint=hint)
+    elif not _is_write_only(within, site.facts.arguments_schema):
+        message = f"{spell_argument(within)} of {site.facts.name} is not marked writeOnly, so it may not hold a secret"
         findings.error(
             "secret-place", message, placed.span, hint="the schema of the tool says which arguments are secret"
         )

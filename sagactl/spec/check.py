@@ -14,7 +14,7 @@ from typing import Final
 
 from sagactl.core.canonical import Json
 from sagactl.core.saga import Saga, StepClass
-from sagactl.core.template import Reference
+from sagactl.core.template import Path, Reference
 from sagactl.dataclass import dataclass
 from sagactl.schemas.durations import format_duration
 from sagactl.spec.arguments import COMPARISONS_MAX, CallSite, check_arguments, check_secrets
@@ -161,11 +161,14 @@ class _Checker:
     def _sites(self, step: ResolvedStep, view: View, compiler: Compiler) -> Iterator[tuple[CallSite, View]]:
         """Yield the calls that a step can make, with what their arguments can see."""
         facts = step.facts
+        handed: tuple[Path, ...] = ()
         loop = self._loop(step, view)
         arguments = step.draft.arguments
         if facts is not None:
             node = arguments or MapNode((), step.tool_span)
-            yield CallSite(facts, node, self._place(node), step.tool_span), replace(view, place=Place.ACTION, own=loop)
+            site = CallSite(facts, node, self._place(node), step.tool_span)
+            handed = site.secrets
+            yield site, replace(view, place=Place.ACTION, own=loop)
         elif arguments is not None:
             self._look_only(arguments, replace(view, place=Place.ACTION, own=loop), compiler)
         own = dict(loop)
@@ -177,7 +180,7 @@ class _Checker:
         seen = replace(view, place=Place.UNDO, own=own)
         if step.undo is not None:
             undo = step.undo
-            yield CallSite(undo.facts, undo.arguments, self._place(undo.arguments), undo.span), seen
+            yield CallSite(undo.facts, undo.arguments, self._place(undo.arguments), undo.span, handed), seen
         elif step.draft.undo is not None and step.draft.undo.arguments is not None:
             self._look_only(step.draft.undo.arguments, seen, compiler)
 

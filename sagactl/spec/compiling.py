@@ -30,7 +30,9 @@ class Compiler:
     def types_of(self, placed: PlacedExpression, view: View) -> Types | None:
         """Return the JSON types of what *placed* gives, None where it could be any."""
         if isinstance(placed.found, Reference):
-            return None if placed.found.path[0] == "secrets" else types_of(type_at(placed.found.path, view))
+            if placed.found.path[0] == "secrets":
+                return frozenset({"string"}) if "secrets" in view.place.roots else None
+            return types_of(type_at(placed.found.path, view))
         text = placed.found.text
         if is_misspelt(placed) or len(text) > EXPRESSION_LENGTH_MAX or not self._is_there(placed):
             return None

@@ -188,6 +188,10 @@ class _Check:
             self._check_pattern(str(value), entry.span)
         elif entry.key == "$ref":
             self._check_reference(str(value), entry)
+        elif entry.key == "writeOnly" and value is True:
+            message = "an input is written to the log as it is, and shown: writeOnly only keeps it out of messages"
+            hint = "list a secret under secrets, and hand it over as ${{ secrets.NAME }}"
+            self._findings.warning("stored-input", message, entry.key_span, hint=hint)
 
     def _check_pattern(self, pattern: str, span: Span) -> None:
         self._pattern_characters += len(pattern)

@@ -19,6 +19,8 @@ from sagactl.spec.source import Span
 from sagactl.spec.visible import code_points, quote
 
 CONCURRENCY_MAX: Final = 1_000
+SECRETS_MAX: Final = 100
+"""Each is resolved before anything of a run begins, and looked for in all that its tools give back."""
 
 SAGA_KEYS: Final = (
     *("saga", "version", "description", "input", "run_key", "run_timeout", "defaults", "steps", "output", "secrets"),
@@ -90,7 +92,11 @@ def _read_input(fields: Fields) -> Entry | None:
 
 def _read_secrets(fields: Fields, findings: Findings) -> dict[str, Span]:
     found: dict[str, Span] = {}
-    for name in fields.names("secrets") or ():
+    names = fields.names("secrets") or ()
+    if len(names) > SECRETS_MAX:
+        message = f"the saga has {len(names)} secrets; at most {SECRETS_MAX} are allowed"
+        findings.error("over-limit", message, names[SECRETS_MAX].span)
+    for name in names[:SECRETS_MAX]:
         if SECRET_NAME.fullmatch(name.value) is None:
             _refuse_name(findings, "bad-name", "a name of a secret", name, "letters, digits and _, no digit first")
         elif found.setdefault(name.value, name.span) is not name.span:

@@ -14,8 +14,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, TypeVar
 
 from sagactl.core.canonical import Json
 from sagactl.dataclass import dataclass as internal_dataclass
@@ -34,6 +35,19 @@ DEADLINE_SECONDS: Final = 30.0
 
 Seconds: TypeAlias = "float | timedelta"
 F = TypeVar("F", bound=Callable[..., object])
+
+
+class Mark(Enum):
+    """A keyword of JSON Schema that is true of a parameter; unlike a map it can stand within a union."""
+
+    WRITE_ONLY = "writeOnly"
+
+
+Secret: TypeAlias = Annotated[str, Mark.WRITE_ONLY]
+"""The type of a parameter that may be a secret: `key: Secret`, `keys: dict[str, Secret]`, `key: Secret | None = None`.
+
+The tool receives a plain `str`. In a saga only such a parameter may be `${{ secrets.NAME }}`; no message quotes it.
+"""
 
 
 class Rejected(Exception):  # noqa: N818 - an outcome and not a mistake, named as the log names it

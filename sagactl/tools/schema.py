@@ -1,8 +1,8 @@
 """Annotations as JSON Schema: what a function says of its parameters is what a saga is checked against.
 
-`Annotated[int, {"minimum": 1}, "Cents."]` adds keywords and a description; `Annotated[str, {"writeOnly": True}]` marks
-a secret. Integers are integers: neither `true` nor `1.0` is one. Objects are closed in arguments, where an unknown key
-is a slip, and open in outputs, where it is news.
+`Annotated[int, {"minimum": 1}, "Cents."]` adds keywords and a description; `Secret`, and `Annotated[str,
+{"writeOnly": True}]` in the same way, mark a secret. Integers are integers: neither `true` nor `1.0` is one. Objects
+are closed in arguments, where an unknown key is a slip, and open in outputs, where it is news.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from enum import Enum
 from typing import Annotated, Any, Final, Literal, NotRequired, Required, TypeAlias, Union, get_args, get_origin
 
 from sagactl.core.canonical import Json, NotJsonError
+from sagactl.tools.api import Mark
 from sagactl.tools.convert import write_json
 
 Schema: TypeAlias = dict[str, Json]
@@ -178,6 +179,8 @@ def _read_notes(metadata: list[object]) -> Schema:
     for note in metadata:
         if isinstance(note, str):
             notes["description"] = note
+        elif isinstance(note, Mark):
+            notes[note.value] = True
         elif isinstance(note, dict):
             notes.update(typing.cast("Schema", _write_keywords(note)))
     return notes

@@ -182,6 +182,43 @@ def test_the_page_about_commands_has_every_tool_argument_and_variable(tmp_path: 
     assert request.SHELL == ("/bin/sh", "-eu", "-c")
 
 
+def test_the_examples_of_the_page_about_secrets_are_right_and_run(tmp_path: Path) -> None:
+    """E19, F5: the saga, the plugin and the settings of `sagactl help secrets` do what the page says."""
+    page = _page("secrets")
+    saga, plugin, settings = (
+        re.findall(rf"```{kind}\n(.*?)```", page, re.DOTALL)[0] for kind in ("yaml", "python", "toml")
+    )
+    for folder, name, text in (
+        ("sagas", "payout.yaml", saga),
+        ("plugins", "bank.py", plugin),
+        (".", "sagactl.toml", settings),
+    ):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / name).write_text(text)
+    project = Project(tmp_path)
+    checked = project.run("validate", "payout", "--strict")
+    assert checked.code == 0, checked.out
+    waiting = project.run("run", "payout", "-o", "json")
+    assert (waiting.code, waiting.json["run"]["status"]) == (12, "waiting")
+    assert "the secret bank_key: the variable BANK_API_KEY is not set" in waiting.out
+    done = project.run("resume", waiting.json["run"]["id"], "-o", "json", extra={"BANK_API_KEY": "pk-3141592"})
+    assert (done.code, done.json["run"]["steps"][1]["output"].strip()) == (0, "10")
+
+
+def test_the_page_about_secrets_has_the_limits_as_they_are() -> None:
+    """E19, X3: the numbers and names on the page are those of the program."""
+    from sagactl.secrets import masking, sources
+    from sagactl.spec.shape import SECRETS_MAX
+
+    page = " ".join(_page("secrets").split())
+    assert f"{SECRETS_MAX} at most" in page
+    assert f"{masking.LENGTH_MIN} characters at least" in page
+    assert f"{sources.SECRET_BYTES_MAX:,} bytes at most" in page
+    assert f"asked for {sources.KEYRING_SECONDS:g} seconds" in page
+    assert f"`{sources.name_variable('bank_key')}`" in page
+    assert set(re.findall(r"^\| `(\w+)` \|", _page("secrets"), re.MULTILINE)) == set(sources.KINDS)
+
+
 def test_the_defaults_on_the_page_about_sagas_are_the_real_ones() -> None:
     """E5, E12, E14: what is said to hold where nothing is written does."""
     page = " ".join(_page("saga").split())

@@ -67,6 +67,17 @@ _ALL: Final = (
             phones_={"type": "array", "items": schema(number=TEXT)},
         ),
     ),
+    ToolFacts(
+        "vault.lend",
+        compensation="vault.take_back",
+        compensation_with={"key": "${{ args.key }}", "note": "${{ args.note }}"},
+        arguments_schema=schema(key_=SECRET, note_=TEXT, env_={"type": "object", "additionalProperties": SECRET}),
+    ),
+    ToolFacts(
+        "vault.take_back",
+        null_safe=True,
+        arguments_schema=schema(key_=SECRET, note_=TEXT, env_={"type": "object", "additionalProperties": SECRET}),
+    ),
     ToolFacts("broken.pair", compensation="broken.gone"),
     ToolFacts("legacy.book", compensation="legacy.cancel", arguments_schema={}),
     ToolFacts("legacy.cancel"),

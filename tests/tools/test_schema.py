@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, NewType, NotRequired, Optional, Requ
 
 import pytest
 
-from sagactl import CallContext, Pending, tool
+from sagactl import CallContext, Pending, Secret, tool
 from sagactl.core.canonical import Json
 from sagactl.errors import PluginError
 from sagactl.tools.schema import UnsupportedTypeError, build_schema
@@ -98,6 +98,10 @@ CORPUS: list[tuple[Any, Json]] = [
     (Mapping[str, Any], {"type": "object"}),
     (Annotated[int, {"minimum": 1}, "Cents."], {"type": "integer", "minimum": 1, "description": "Cents."}),
     (Annotated[str, {"writeOnly": True}], {"type": "string", "writeOnly": True}),
+    (Secret, {"type": "string", "writeOnly": True}),
+    (Secret | None, {"type": ["string", "null"], "writeOnly": True}),
+    (dict[str, Secret], {"type": "object", "additionalProperties": {"type": "string", "writeOnly": True}}),
+    (list[Secret], {"type": "array", "items": {"type": "string", "writeOnly": True}}),
     (Annotated[float, {"maximum": 0.1}], {"type": "number", "maximum": Decimal("0.1")}),
     (
         Address,
