@@ -379,7 +379,7 @@ def _seal(answer: Answer, printed: str = "") -> Answer:
         failure=_mask_failure(answer.failure),
         token=KNOWN.mask_json(answer.token),
         raw=KNOWN.mask_json(answer.raw),
-        printed=KNOWN.mask(printed),
+        printed=printed,  # masked where it was captured
     )
 
 
@@ -388,7 +388,7 @@ def _seal_reply(reply: ProbeReply) -> ProbeReply:
     if not KNOWN.is_active:
         return reply
     failure = _mask_failure(reply.failure)
-    return replace(reply, output=KNOWN.mask_json(reply.output), failure=failure, printed=KNOWN.mask(reply.printed))
+    return replace(reply, output=KNOWN.mask_json(reply.output), failure=failure)
 
 
 def _mask_failure(failure: Failure | None) -> Failure | None:

@@ -162,7 +162,9 @@ def _decision(record: Decision) -> Event:
         case DecisionKind.PIVOT_PASSED:
             return Event("pivot passed: only forward from here", Hue.STRONG)
         case DecisionKind.WAITING:
-            return Event(_with_reason(f"waiting, {record.cause or 'for a person'}", record.failure), Hue.ODD)
+            word = str(record.cause or "for a person")
+            reason = name_reason(record.failure, word)
+            return Event(f"waiting, {word}" + (f": {reason}" if reason else ""), Hue.ODD)
         case DecisionKind.ALERT:
             return Event(
                 f"alert: {_describe_alert(record.operation, record.cause)}: {name_failure(record.failure)}",

@@ -201,7 +201,10 @@ def _say_type(schema: Mapping[str, Json]) -> str:
     kind = schema.get("type", "any")
     text = " | ".join(str(each) for each in kind) if isinstance(kind, list) else str(kind)
     items = schema.get("items")
-    return f"{text} of {_say_type(items)}" if kind == "array" and isinstance(items, dict) and items else text
+    text = f"{text} of {_say_type(items)}" if kind == "array" and isinstance(items, dict) and items else text
+    inner = schema.get("additionalProperties")
+    is_secret = any(isinstance(each, dict) and each.get("writeOnly") is True for each in (schema, inner))
+    return f"{text}, secret" if is_secret else text
 
 
 _BOUNDS: Final = {
