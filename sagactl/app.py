@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from sagactl.alerts.courier import Courier
     from sagactl.alerts.lanes import Lane
+    from sagactl.checked import Checked
     from sagactl.core.canonical import Json
     from sagactl.core.definition import Snapshot
     from sagactl.core.records import Holder
@@ -108,7 +109,7 @@ class Project:
 
         Raises InvalidSagaError with all problems, NotFoundError.
         """
-        return self.load_saga(self.find_saga(str(name))).saga
+        return self.load_to_run(self.find_saga(str(name))).saga
 
     @cached_property
     def registry(self) -> Registry:
@@ -164,15 +165,26 @@ class Project:
         hint = f"sagas here: {', '.join(known[:10])}" if known else "give the path of a saga file"
         raise NotFoundError(f"no saga {name}", code="no-such-saga", hint=hint)
 
+    def load_to_run(self, file: Path) -> Checked:
+        """Return the saga in *file*, checked anew only if it or a tool of it has changed; raises as `load_saga`."""
+        from sagactl.checked import Checked, CheckedSagas
+
+        text, name, kept = _read_saga(file), self._name_file(file), CheckedSagas(self.config.checked)
+        checked = kept.find(text, name, self.registry.facts_of)
+        if checked is None:
+            loaded = self._load(text, name)
+            checked = Checked(loaded.saga, len(loaded.warnings))
+            kept.keep(text, name, checked)
+        return checked
+
     def load_saga(self, file: Path) -> Loaded:
         """Read and check a saga file against the tools; raises InvalidSagaError with all problems."""
+        return self._load(_read_saga(file), self._name_file(file))
+
+    def _load(self, text: bytes, name: str) -> Loaded:
         from sagactl.spec.load import load_saga
 
-        try:
-            text = file.read_bytes()
-        except OSError as error:
-            raise NotFoundError(f"{file} can't be read: {error.strerror}", code="no-such-saga") from error
-        return load_saga(text, file=self._name_file(file), tools=self.tool_facts, why_missing=self._why_missing)
+        return load_saga(text, file=name, tools=self.tool_facts, why_missing=self._why_missing)
 
     def _why_missing(self, tool: str) -> str | None:
         """Return what keeps *tool* from being used: its plugin is broken, or two give it."""
@@ -367,6 +379,13 @@ class Project:
             raise InvalidError(f"run_key came out as {canonical(key)}, not as a text", code="invalid-input")
         check_key(str(key), "run_key")
         return str(key)
+
+
+def _read_saga(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise NotFoundError(f"{file} can't be read: {error.strerror}", code="no-such-saga") from error
 
 
 def _as_json(value: object) -> Json:

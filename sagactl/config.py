@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 CALLS_MAX_LIMIT: Final = 1_000
 STATE_FOLDER: Final = ".sagactl"
 CALLS_FOLDER: Final = "calls"
+CHECKED_FOLDER: Final = "checked"
 _STRONG_MARKS: Final = ("sagactl.toml", STATE_FOLDER)
 _WEAK_MARKS: Final = ("sagas", "plugins")
 
@@ -46,8 +47,16 @@ class Config:
     @property
     def calls(self) -> Path:
         """Return the folder where commands under way are noted: beside the log, or on this host where that is far."""
+        return self._beside_log() / CALLS_FOLDER
+
+    @property
+    def checked(self) -> Path:
+        """Return the folder where sagas that were checked are kept."""
+        return self._beside_log() / CHECKED_FOLDER
+
+    def _beside_log(self) -> Path:
         log = _default_log(None, os.environ) if "://" in self.log else Path(self.log).expanduser()
-        return log.absolute().parent / CALLS_FOLDER
+        return log.absolute().parent
 
 
 def find_project(start: Path) -> Path | None:

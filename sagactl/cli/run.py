@@ -14,7 +14,6 @@ from sagactl.cli.inputs import read_inputs
 from sagactl.cli.operate import wait_while_driven
 from sagactl.cli.options import make_app
 from sagactl.cli.session import Session, open_session
-from sagactl.cli.validate import report_warnings
 from sagactl.core.canonical import Json
 from sagactl.core.saga import Saga
 from sagactl.engine.ending import Why
@@ -51,9 +50,12 @@ def run(
     path = Path(file) if Path(file).is_file() else None
     with open_session(context, path) as session:
         value = read_inputs(inputs or [], inputs_file)
-        loaded = session.app.load_saga(session.app.find_saga(file))
-        report_warnings(session, loaded)
-        return _start(session, loaded.saga, value, idempotency_key, waits=not no_wait)
+        checked = session.app.load_to_run(session.app.find_saga(file))
+        if checked.warnings and session.shows_progress:
+            noun = "warning" if checked.warnings == 1 else "warnings"
+            session.say(f"{checked.warnings} {noun}: sagactl validate {checked.saga.source}")
+        session.warn_of_secrets(checked.saga)
+        return _start(session, checked.saga, value, idempotency_key, waits=not no_wait)
 
 
 def _start(session: Session, saga: Saga, value: Json, key: str | None, *, waits: bool) -> int:

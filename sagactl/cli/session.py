@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, tzinfo
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import typer
 
@@ -18,6 +18,9 @@ from sagactl.cli.options import Globals, Output
 from sagactl.cli.streams import answer_stream, supports_unicode
 from sagactl.cli.views.style import WIDTH_MIN, Style
 from sagactl.dataclass import dataclass
+
+if TYPE_CHECKING:
+    from sagactl.core.saga import Saga
 
 WIDTH_WITHOUT_TERMINAL = 80
 
@@ -48,6 +51,11 @@ class Session:
     def shows_progress(self) -> bool:
         """Tell whether progress goes to stderr."""
         return self.settings.quiet == 0
+
+    def warn_of_secrets(self, saga: Saga) -> None:
+        """Say what is wrong with where the secrets of *saga* come from."""
+        for warning in self.app.vault.warn(saga.secrets) if saga.secrets else ():
+            self.say(f"warning: {warning}")
 
     def say(self, text: str) -> None:
         """Write a line of the conversation to stderr."""

@@ -17,7 +17,6 @@ from sagactl.cli.views.error import write_problems
 from sagactl.errors import ExitCode, NotFoundError
 
 if TYPE_CHECKING:
-    from sagactl.spec.load import Loaded
     from sagactl.spec.problem import Problem
 
 app = make_app()
@@ -68,7 +67,7 @@ def _check(session: Session, path: Path) -> list[Problem]:
         _write_problems(session, error.problems, error.source_text)
         return list(error.problems)
     _write_problems(session, loaded.warnings, loaded.source_text)
-    _warn_of_secrets(session, loaded)
+    session.warn_of_secrets(loaded.saga)
     return list(loaded.warnings)
 
 
@@ -77,17 +76,3 @@ def _write_problems(session: Session, problems: Sequence[Problem], text: str) ->
 
     if problems and session.output is Output.TEXT:
         write_line(answer_stream(), render_problems(problems, text))
-
-
-def report_warnings(session: Session, loaded: Loaded) -> None:
-    """Say on stderr that a saga has warnings; `validate` shows them."""
-    count = len(loaded.warnings)
-    if count and session.shows_progress:
-        noun = "warning" if count == 1 else "warnings"
-        session.say(f"{count} {noun}: sagactl validate {loaded.saga.source}")
-    _warn_of_secrets(session, loaded)
-
-
-def _warn_of_secrets(session: Session, loaded: Loaded) -> None:
-    for warning in session.app.vault.warn(loaded.saga.secrets) if loaded.saga.secrets else ():
-        session.say(f"warning: {warning}")
