@@ -15,6 +15,7 @@ from typing import Final
 
 from sagactl.core.canonical import Json, NotJsonError, parse
 from sagactl.core.saga import PAYLOAD_BYTES_MAX
+from sagactl.secrets.masking import KNOWN
 from sagactl.tools.api import Rejected, Unavailable
 from sagactl.tools.convert import bound_line
 from sagactl.tools.kind import Unsure
@@ -73,14 +74,16 @@ class Written:
 
     def _read_text(self) -> str:
         kept = bytes(self._stdout)
-        if self.stdout_bytes > len(kept):
-            kept = kept[kept.find(b"\n", 0, TAIL_BYTES) + 1 :]  # no half of a line, if it is no endless one
-        cut = self.stdout_bytes - len(kept)
-        text = kept.decode(errors="replace").rstrip("\n")
-        return f"[{cut} bytes cut]\n{text}" if cut else text
+        if self.stdout_bytes == len(kept):
+            return kept.decode(errors="replace").rstrip("\n")
+        text = KNOWN.mask_cut(kept.decode(errors="replace"), start=True)
+        text = text[text.find("\n", 0, TAIL_BYTES) + 1 :]  # no half of a line, if it is no endless one
+        cut = self.stdout_bytes - min(len(kept), len(text.encode()))
+        return f"[{cut} bytes cut]\n{text}".rstrip("\n")
 
     def _misfit(self, problem: str) -> Unsure:
-        raw = bytes(self._stdout[:TEXT_BYTES_MAX]).decode(errors="replace")
+        kept = bytes(self._stdout[:TEXT_BYTES_MAX]).decode(errors="replace")
+        raw = KNOWN.mask_cut(kept, end=len(self._stdout) > TEXT_BYTES_MAX)
         return Unsure(
             f"its stdout is no JSON that can be taken: {bound_line(problem, 200)}", code="bad_output", raw=raw
         )
@@ -88,7 +91,9 @@ class Written:
     def describe_end(self) -> str:
         """Return the last lines of stderr on one line, tamed and bounded; nothing where there are none."""
         said = bytes(self._stderr).decode(errors="replace")
-        said = said if len(self._stderr) < TAIL_BYTES else _drop_first_word(said)
+        is_cut = len(self._stderr) >= TAIL_BYTES
+        said = KNOWN.mask_cut(said, start=is_cut)
+        said = _drop_first_word(said) if is_cut else said
         lines = [line.strip() for line in said.splitlines()]
         text = " / ".join([line for line in lines if line][-TAIL_LINES:])
         return bound_line(text if len(text) <= TAIL_LENGTH_MAX else "... " + _drop_first_word(text[-TAIL_LENGTH_MAX:]))
