@@ -42,9 +42,10 @@ GROWTH_MAX: Final = 12
 """How many characters an encoding that is searched makes of one at most."""
 
 _BASE64: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_")
-_BREAK: Final = re.compile(r"[ \t]*(?:\r?\n|\r|(?:\\r)?\\n)[ \t]*")
-_PERCENT: Final = re.compile(r"%([0-9A-Fa-f]{2})")
-_ESCAPE: Final = re.compile(
+# Texts, compiled by `re` when one is first needed: most commands need none.
+_BREAK: Final = r"[ \t]*(?:\r?\n|\r|(?:\\r)?\\n)[ \t]*"
+_PERCENT: Final = r"%([0-9A-Fa-f]{2})"
+_ESCAPE: Final = (
     r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})"
     r"|x([0-9a-fA-F]{2})|([\\\"'/nrtbfav]))"
 )
@@ -188,7 +189,7 @@ def _make_needles(value: str) -> Iterator[_Needle]:
 def _spell(plain: str) -> Iterator[_Needle]:
     data = plain.encode("utf-8", "surrogatepass")
     as_bytes = data.decode("latin-1")  # what is left of `%C3%A9` and of b'\\xc3\\xa9'
-    texts = [text for base in (plain, as_bytes) for text in (base, base.replace(" ", "+"), _BREAK.sub("", base))]
+    texts = [text for base in (plain, as_bytes) for text in (base, base.replace(" ", "+"), re.sub(_BREAK, "", base))]
     digits = data.hex()
     yield from (_Needle(text) for text in dict.fromkeys([*texts, digits, digits.upper()]) if len(text) >= LENGTH_MIN)
     from base64 import b64encode
@@ -257,10 +258,10 @@ def _unquote(text: str) -> _View:
     return _replace(text, _PERCENT, lambda match: chr(int(match[1], 16)))
 
 
-def _replace(text: str, pattern: re.Pattern[str], read: Callable[[re.Match[str]], str]) -> _View:
+def _replace(text: str, pattern: str, read: Callable[[re.Match[str]], str]) -> _View:
     parts: list[str] = []
     starts, sources, place, length = [0], [0], 0, 0
-    for match in pattern.finditer(text):
+    for match in re.finditer(pattern, text):
         kept, new = text[place : match.start()], read(match)
         parts += [kept, new]
         length += len(kept)
