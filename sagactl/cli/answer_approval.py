@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sagactl.cli.follow import make_scene
 from sagactl.cli.operate import ask
 from sagactl.cli.select import select_run
@@ -29,12 +31,12 @@ def answer_approval(
     return ask(session, row, request, only_record=only_record)
 
 
-def _choose(row: RunRow, awaiting: list[str], step: str | None, known: object) -> str:
+def _choose(row: RunRow, awaiting: list[str], step: str | None, known: Mapping[str, object]) -> str:
     """Return the step that is meant; raises NotFoundError, or RefusedError where it waits for no approval."""
     hint = f"sagactl show {row.run_id}"
     if step is not None and step in awaiting:
         return step
-    if step is not None and step not in known:  # type: ignore[operator]
+    if step is not None and step not in known:
         raise NotFoundError(f"run {row.run_id} has no step {step}", code="no-such-step", hint=hint)
     if step is not None or not awaiting:
         raise RefusedError(f"run {row.run_id}: {step or 'no step'} waits for an approval", hint=hint)
