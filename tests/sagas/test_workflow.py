@@ -14,6 +14,7 @@ import yaml
 
 from tests.cli.project import ROOT, Result
 from tests.sagas.repositories import Repositories, make_template, read_refs
+from tests.sagas.test_migration import EXPAND, REVERT, World
 
 README = (ROOT / "README.md").read_text()
 VALUES = {"inputs.version": "1.0.0", "github.run_id": "77", "github.run_attempt": "1"}
@@ -23,15 +24,16 @@ MAKE = "mkdir -p dist\nprintf 'app %s' \"$VERSION\" > dist/app.tar.gz"
 pytestmark = pytest.mark.skipif(shutil.which("jq") is None, reason="the workflow reads sagactl's answer with jq")
 
 
-def _read_job() -> dict[str, Any]:
+def _read_job(name: str) -> dict[str, Any]:
     found = re.search(r"<!-- ci \.github/workflows/release\.yaml -->\n```yaml\n(.*?)```", README, re.DOTALL)
     assert found is not None
     text = re.sub(r"\$\{\{ (.*?) \}\}", lambda expression: VALUES[expression[1]], found[1])
-    job: dict[str, Any] = yaml.safe_load(text)["jobs"]["release"]
+    job: dict[str, Any] = yaml.safe_load(text)["jobs"][name]
     return job
 
 
-JOB = _read_job()
+JOB = _read_job("release")
+DEPLOY = _read_job("deploy")
 STEPS = {step.get("name", step.get("uses")): step for step in JOB["steps"]}
 
 
@@ -138,3 +140,39 @@ def test_a_job_that_calls_sagactl_wrongly_says_so(world: Repositories) -> None:
     assert failed.code == 3
     assert "::error::sagactl itself failed" in failed.out
     assert '"code":' in failed.out
+
+
+def _deploy(world: World) -> int:
+    """Run the script of the second job as CI does and return its exit code."""
+    (script,) = [step["run"] for step in DEPLOY["steps"] if step.get("name") == "Migrate and switch"]
+    here = {"SAGACTL_LOG": "log.db", "SITE": "site", "DATABASE": "app.db", "VERSION": "7", "CI": "true"}
+    return subprocess.run(
+        ["bash", "-e", "-c", script],
+        cwd=world.path,
+        env=world.project.environment({**DEPLOY["env"], **here}),
+        capture_output=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    ).returncode
+
+
+def test_the_second_job_migrates_and_switches_or_leaves_everything_as_it_was(tmp_path: Path) -> None:
+    """Exit 10 when the question fails, and nothing is left; then 0, and a re-run changes nothing."""
+    world = World.make(tmp_path)
+    bin_folder = world.path / ".venv" / "bin"
+    bin_folder.mkdir(parents=True)
+    (bin_folder / "sagactl").write_text(f'#!/bin/sh\nexec {sys.executable} -m sagactl "$@"\n')
+    (bin_folder / "sagactl").chmod(0o755)
+    (world.path / "migrations").mkdir()
+    (world.path / "migrations" / "expand.sql").write_text(EXPAND.rpartition("UPDATE")[0])
+    (world.path / "migrations" / "revert.sql").write_text(REVERT)
+    before = world.snapshot()
+    assert _deploy(world) == 10
+    assert world.snapshot() == before
+    (world.path / "migrations" / "expand.sql").write_text(EXPAND)
+    DEPLOY["env"]["KEY"] = "deploy-78"  # another run of the workflow
+    assert _deploy(world) == 0
+    world.check_switched()
+    after = world.snapshot()
+    assert _deploy(world) == 0
+    assert world.snapshot() == after
