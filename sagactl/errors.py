@@ -62,6 +62,17 @@ class NotFoundError(SagactlError):
     default_code = "not-found"
 
 
+class PrunedError(NotFoundError):
+    """The run ended and was deleted since; what became of it is still known, and its key stays taken (rule E8)."""
+
+    default_code = "pruned"
+
+    def __init__(self, message: str, *, run_id: str, status: str, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.run_id = run_id
+        self.status = status
+
+
 class BusyError(SagactlError):
     """Another process drives the run; try later."""
 

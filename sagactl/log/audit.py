@@ -6,15 +6,15 @@ For each run: a record that was changed, removed, added, moved or swapped, by th
 can't read or would have spelled otherwise; a first record that isn't the run's creation, or a second creation; a row
 that doesn't end where the records end, or tells of another saga, definition, input or key; dead letters, alerts and
 leases that don't follow from the records; a definition whose digest is another. For the database as a whole: damaged
-pages (SQLite's own check), rows without their run, and, by the witness (see `gate`), a log that is behind what was
-durable.
+pages (SQLite's own check), rows without their run, tombstones of pruned runs that were changed, removed or added (see
+`pruning`), and, by the witness (see `gate`), a log that is behind what was durable.
 
 What can't be noticed from within
 ---------------------------------
 Whoever can write to the log can also compute hashes. Three changes leave a log in which everything fits together:
 
 * cutting the last records of a run and setting its row, lease and dead letters back to match;
-* removing a run altogether, or all of them;
+* removing a run altogether, or all of them, or the last tombstones with what is known of their number;
 * changing a record and computing the hashes from there to the end, and the row, anew.
 
 They are noticed only against a head kept elsewhere: `heads` names the last hash of each run. Keep them where the

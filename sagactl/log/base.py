@@ -140,6 +140,40 @@ class RunFilter:
 
 
 @dataclass(frozen=True, slots=True)
+class PruneFilter:
+    """Which runs may be deleted: ended ones, oldest first, at most `limit` (0: all), after the first `skip` of them.
+
+    `keep` leaves the newest ended ones, of `saga` where that is given.
+    """
+
+    saga: str | None = None
+    ended_until_ms: int | None = None
+    keep: int = 0
+    limit: int = 0
+    skip: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """What remains of a run that was deleted; `hash` chains it to the one before (see `pruning`)."""
+
+    number: int
+    run_id: str
+    saga: str
+    status: RunStatus
+    key_digest: str | None
+    """The digest of a key that stays taken, never the key itself."""
+    input_digest: str
+    seq: int
+    head: str
+    created_at_ms: int
+    ended_at_ms: int
+    pruned_at_ms: int
+    pruned_by: str
+    hash: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class DeadLetter:
     """An operation that waits for a person; the row of the decision record `seq`."""
 
@@ -170,6 +204,8 @@ class Verification:
     records: int
     heads: dict[str, str] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
+    tombstones: int = 0
+    tombstones_head: str = ""
 
 
 class Log(Protocol):
@@ -184,7 +220,8 @@ class Log(Protocol):
         """Create the run and, with a *holder*, claim it in the same transaction.
 
         The records `run created` and `driver claimed` (fence 1) are in the log when this returns. Where the key is
-        taken, that run is returned if its input is the same; RefusedError otherwise.
+        taken, that run is returned if its input is the same; RefusedError otherwise. Raises PrunedError where the run
+        that has it was pruned.
         """
         ...
 
@@ -238,6 +275,26 @@ class Log(Protocol):
 
     def unfinished(self) -> list[str]:
         """Return the ids of all runs that are not at rest, oldest first."""
+        ...
+
+    def prunable(self, which: PruneFilter) -> tuple[list[RunRow], int]:
+        """Return the ended runs that may be deleted, oldest first, and how many there are without limit and skip."""
+        ...
+
+    def prune(self, run_ids: Sequence[str], *, pruned_by: str) -> list[Tombstone]:
+        """Delete whole runs in one durable transaction, and leave a tombstone of each.
+
+        Runs that haven't ended, that somebody drives or has asked something of, or that are gone, are passed over.
+        From then on their ids raise PrunedError, and so does a `create` with a key that they hold (E8).
+        """
+        ...
+
+    def pruned(self, prefix: str) -> list[Tombstone]:
+        """Return the tombstones of runs whose id begins with *prefix*, newest first, at most 10."""
+        ...
+
+    def give_back(self) -> int:
+        """Give a bounded amount of free space back to the file system; return its bytes, 0 where none is left."""
         ...
 
     def ask(self, run_id: str, request: Request) -> None:

@@ -18,8 +18,11 @@ A log whose `-wal` was deleted, or that was replaced by an older copy, looks sou
 shorter. Every effect since then would happen again. So after each commit the gate takes down the id of the store and
 the last record that was appended: run, sequence, hash. It is written after the commit, so whatever a crash leaves,
 the log is at least as far as the witness says; where it isn't, it lost something that was durable. The witness needs
-no sync: an older one only sees less. Whoever removes a run must write a new witness in the same turn. It is no
-protection against someone who can write to the folder.
+no sync: an older one only sees less. It is no protection against someone who can write to the folder.
+
+A run that is pruned takes its records away, the one that the witness names perhaps among them. So its tombstone counts
+for them (`sqlite_open.holds`), and after the commit the witness names the newest tombstone instead: whatever has that
+one has all that was written before it.
 """
 
 from __future__ import annotations

@@ -25,9 +25,11 @@ from sagactl.log.base import (
     Finding,
     Lease,
     NewRun,
+    PruneFilter,
     RunFilter,
     RunRow,
     StoredRecord,
+    Tombstone,
     Verification,
 )
 from sagactl.log.chain import Link, encode_all, follow, genesis_hash, link
@@ -36,6 +38,15 @@ from sagactl.log.definitions import check_definition, definition_lost
 from sagactl.log.effects import CloseLetters, OpenLetter, row_effect
 from sagactl.log.leases import Granted, LeaseClock, Standing, grant, judge, set_wall_clock
 from sagactl.log.memory_outbox import MemoryOutbox
+from sagactl.log.pruning import (
+    ENDED,
+    GENESIS,
+    bury,
+    check_pruned_key,
+    check_tombstones,
+    digest_key,
+    run_pruned,
+)
 from sagactl.log.rows import (
     FOUND_MAX,
     busy,
@@ -76,6 +87,7 @@ class MemoryLog:
         self._definitions: dict[str, str] = {}
         self._letters: list[DeadLetter] = []
         self._asked: list[tuple[str, str]] = []
+        self._tombstones: list[Tombstone] = []
         self.outbox = MemoryOutbox(self._lock, self._oldest_first, self._follow)
 
     def create(self, new: NewRun, *, holder: Holder | None) -> Creation:
@@ -87,6 +99,11 @@ class MemoryLog:
                 if found.input_digest != digest(new.input):
                     raise key_taken(new, found.run_id)
                 return Creation(found.run_id, is_new=False, lease=None)
+            for tombstone in self._tombstones:
+                if tombstone.run_id == new.run_id:
+                    raise run_pruned(tombstone)
+                if new.key is not None and tombstone.key_digest == digest_key(new.saga, new.key):
+                    check_pruned_key(new, tombstone)
             if new.run_id in self._runs:
                 raise run_exists(new.run_id)
             return self._create(new, holder)
@@ -137,7 +154,8 @@ class MemoryLog:
 
     def _find(self, run_id: str) -> _Run:
         if run_id not in self._runs:
-            raise no_run(run_id)
+            buried = [each for each in self._tombstones if each.run_id == run_id]
+            raise run_pruned(buried[0]) if buried else no_run(run_id)
         return self._runs[run_id]
 
     def _holds(self, lease: Lease) -> bool:
@@ -270,6 +288,59 @@ class MemoryLog:
         with self._lock:
             return [run_id for run_id, run in self._runs.items() if run.row.status not in AT_REST]
 
+    def prunable(self, which: PruneFilter) -> tuple[list[RunRow], int]:
+        """Return the runs that may be deleted, oldest first, and how many there are."""
+        with self._lock:
+            ended = [row for row in self._oldest_first() if row.status in ENDED and which.saga in {None, row.saga}]
+        rows = [row for row in ended[: max(0, len(ended) - which.keep)] if _is_old(row, which.ended_until_ms)]
+        return rows[which.skip :][: which.limit or None], len(rows)
+
+    def prune(self, run_ids: Sequence[str], *, pruned_by: str) -> list[Tombstone]:
+        """Delete runs and leave tombstones; see the protocol."""
+        with self._lock:
+            before = len(self._tombstones)
+            for run_id in run_ids:
+                run = self._runs.get(run_id)
+                if run is not None and run.row.status in ENDED and not self._is_needed(run):
+                    self._bury(run, pruned_by)
+            used = {run.row.definition for run in self._runs.values()}
+            self._definitions = {name: body for name, body in self._definitions.items() if name in used}
+            return self._tombstones[before:]
+
+    def _is_needed(self, run: _Run) -> bool:
+        if run.requests.keys() - run.answered:
+            return True
+        holder, granted = run.row.holder, run.granted
+        return holder is not None and granted is not None and judge(self._clock, holder, granted) is Standing.GOOD
+
+    def _bury(self, run: _Run, pruned_by: str) -> None:
+        self._tombstones.append(
+            bury(
+                run.row,
+                key_is_explicit=run.key_is_explicit,
+                after=self._last_tombstone(),
+                pruned_at_ms=self._clock.wall_ms(),
+                pruned_by=pruned_by,
+            )
+        )
+        run_id = run.row.run_id
+        del self._runs[run_id]
+        self._letters = [letter for letter in self._letters if letter.run_id != run_id]
+        self._asked = [asked for asked in self._asked if asked[0] != run_id]
+        self.outbox.forget(run_id)
+
+    def _last_tombstone(self) -> tuple[int, str]:
+        return (self._tombstones[-1].number, self._tombstones[-1].hash) if self._tombstones else (0, GENESIS)
+
+    def pruned(self, prefix: str) -> list[Tombstone]:
+        """Return the tombstones of runs whose id begins with *prefix*."""
+        with self._lock:
+            return [each for each in reversed(self._tombstones) if each.run_id.startswith(prefix)][:FOUND_MAX]
+
+    def give_back(self) -> int:
+        """Give nothing back: memory is given back by itself."""
+        return 0
+
     def ask(self, run_id: str, request: Request) -> None:
         """Write down an operator's request."""
         with self._lock:
@@ -315,7 +386,10 @@ class MemoryLog:
                 count, heads[name], problems = verify_run(name, run.links, partial(self._evidence, name))
                 records += count
                 findings += problems
-        return Verification(len(runs), records, heads, tuple(findings))
+            number, head = self._last_tombstone()
+            wrong = check_tombstones(self._tombstones, self._last_tombstone) if run_id is None else None
+            findings += [] if wrong is None else [Finding(WHOLE_LOG, None, wrong)]
+        return Verification(len(runs), records, heads, tuple(findings), number, head if number else "")
 
     def _evidence(self, run_id: str) -> Evidence:
         run = self._runs[run_id]
@@ -328,6 +402,10 @@ class MemoryLog:
 
     def close(self) -> None:
         """Keep everything: who holds this log can go on reading it."""
+
+
+def _is_old(row: RunRow, until_ms: int | None) -> bool:
+    return until_ms is None or (row.updated_at_ms if row.ended_at_ms is None else row.ended_at_ms) <= until_ms
 
 
 def _fits(row: RunRow, which: RunFilter) -> bool:

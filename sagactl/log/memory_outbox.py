@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -44,7 +45,7 @@ class MemoryOutbox:
         known = {message.id: place for place, message in enumerate(self._messages)}
         for each in book.rows:
             message = Message(
-                number=len(self._messages) + 1,
+                number=self._last_number() + 1,
                 run_id=row.run_id,
                 saga=row.saga,
                 seq=each.seq,
@@ -60,6 +61,18 @@ class MemoryOutbox:
                 self._messages.append(message)
             else:
                 self._messages[place] = replace(self._messages[place], is_open=each.is_open)
+
+    def forget(self, run_id: str) -> None:
+        """Forget what belongs to a run that is pruned; its log holds the lock."""
+        self._messages = [message for message in self._messages if message.run_id != run_id]
+        self._cursors = {place: cursor for place, cursor in self._cursors.items() if place[1] != run_id}
+
+    def _find(self, number: int) -> int:
+        return bisect_left(self._messages, number, key=lambda message: message.number)
+
+    def _last_number(self) -> int:
+        """Return the number of the newest message; they grow, with gaps where runs were pruned."""
+        return self._messages[-1].number if self._messages else 0
 
     def messages(self, *, run_id: str | None = None, is_pending: bool = True) -> list[Message]:
         """Return messages, oldest first."""
@@ -78,25 +91,29 @@ class MemoryOutbox:
         with self._lock:
             plan = claim_next(self._pending(), self._messages, channels, channel, now_ms)
             for step in plan.steps:
-                self._messages[step.message.number - 1] = step.message
+                self._messages[self._find(step.message.number)] = step.message
             for message in plan.finished:
                 self._finish(message.number, now_ms)
             return plan.claimed
 
     def _finish(self, number: int, now_ms: int) -> None:
-        self._messages[number - 1] = replace(self._messages[number - 1], finished_at_ms=now_ms)
+        place = self._find(number)
+        self._messages[place] = replace(self._messages[place], finished_at_ms=now_ms)
 
     def settle(self, number: int, delivery: Delivery, channels: Channels, now_ms: int) -> None:
         """Write down what came of sending a message."""
         with self._lock:
-            message = self._messages[number - 1]
+            place = self._find(number)
+            if place == len(self._messages) or self._messages[place].number != number:
+                return  # its run was pruned meanwhile
+            message = self._messages[place]
             before = message.at(delivery.channel)
             if before is not None and before.state is DeliveryState.DELIVERED:
                 return
             others = [each for each in message.deliveries if each.channel != delivery.channel]
             deliveries = tuple(sorted([*others, delivery], key=lambda each: each.channel))
-            self._messages[number - 1] = replace(message, deliveries=deliveries)
-            if is_finished(self._messages[number - 1], channels):
+            self._messages[place] = replace(message, deliveries=deliveries)
+            if is_finished(self._messages[place], channels):
                 self._finish(number, now_ms)
 
     def next_due_ms(self, channels: Channels, channel: str) -> int | None:

@@ -27,8 +27,12 @@ _STORE_ID_BYTES: Final = 16
 def migrate(connection: sqlite3.Connection, *, from_version: int) -> None:
     """Run the scripts that *from_version* lacks, in one transaction; a new database gets an id of its own."""
     database = use_sqlite_utils(connection)
-    connection.execute("BEGIN IMMEDIATE")  # sqlite-utils would begin deferred; inside, it makes a savepoint
+    # sqlite-utils would begin deferred; inside, it makes a savepoint. How space is given back (see `sqlite_prune`) is
+    # said before the first page is there, and IMMEDIATE makes it; the gate keeps others out.
+    connection.execute("BEGIN" if from_version == 0 else "BEGIN IMMEDIATE")
     try:
+        if from_version == 0:
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL").close()
         with database.atomic():
             for number, script in read_scripts(from_version):
                 for statement in split_script(script):

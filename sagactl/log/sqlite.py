@@ -15,9 +15,9 @@ What it promises
 How it is divided
 -----------------
 This module has the protocol's methods and no SQL. `sqlite_write` and `sqlite_read` have the statements, as plain
-functions over a connection; `sqlite_store` the transactions; `chain` and `codec` what a record is; `effects` what it
-does to dead letters; `sqlite_outbox` what goes out; `leases` what a lease is worth; `verify` the audit. `memory` is the
-same log without a disk.
+functions over a connection, `sqlite_prune` those that delete; `sqlite_store` the transactions; `chain` and `codec` what
+a record is; `pruning` what remains of a run; `effects` what records do to dead letters; `sqlite_outbox` what goes out;
+`leases` what a lease is worth; `verify` the audit. `memory` is the same log without a disk.
 
 What is deliberately not done: no pool of connections (one writer, and reads are short), no cache of rows (the row is
 read in the transaction that checks it), no statement by an ORM or by sqlite-utils on the way of an append.
@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, TypeVar
 from sagactl.core.canonical import Json
 from sagactl.core.records import Holder, Request
 from sagactl.errors import StorageError
-from sagactl.log import sqlite_read, sqlite_write
+from sagactl.log import sqlite_prune, sqlite_read, sqlite_write
 from sagactl.log.base import (
     Batch,
     Captured,
@@ -40,9 +40,11 @@ from sagactl.log.base import (
     DeadLetter,
     Lease,
     NewRun,
+    PruneFilter,
     RunFilter,
     RunRow,
     StoredRecord,
+    Tombstone,
     Verification,
 )
 from sagactl.log.checkpoint import Checkpointer
@@ -169,6 +171,25 @@ class SqliteLog:
     def unfinished(self) -> list[str]:
         """Return the ids of the runs that are not at rest."""
         return self._store.read(sqlite_read.list_unfinished)
+
+    def prunable(self, which: PruneFilter) -> tuple[list[RunRow], int]:
+        """Return the runs that may be deleted, oldest first, and how many there are."""
+        return self._store.read(lambda connection: sqlite_prune.list_prunable(connection, which))
+
+    def prune(self, run_ids: Sequence[str], *, pruned_by: str) -> list[Tombstone]:
+        """Delete runs and leave tombstones; see the protocol."""
+        return self._write(lambda connection: sqlite_prune.prune_runs(connection, run_ids, pruned_by, self._clock))
+
+    def pruned(self, prefix: str) -> list[Tombstone]:
+        """Return the tombstones of runs whose id begins with *prefix*."""
+        return self._store.read(lambda connection: sqlite_prune.find_tombstones(connection, prefix))
+
+    def give_back(self) -> int:
+        """Give free pages back; what the file still has of them goes with the last of it."""
+        given = self._write(sqlite_prune.give_back)
+        if given == 0 and self._writer is not None:
+            self._writer.checkpoint()
+        return given
 
     def ask(self, run_id: str, request: Request) -> None:
         """Write down an operator's request."""

@@ -21,6 +21,7 @@ from sagactl.errors import DamagedLogError, NotFoundError, StorageError
 from sagactl.log.file_system import make_private_file, make_private_folder, refuse_network, refuse_odd_file, sync_folder
 from sagactl.log.gate import Gate, Witness
 from sagactl.log.migrate import APPLICATION_ID, SCHEMA_VERSION, migrate
+from sagactl.log.pruning import TOMBSTONES
 from sagactl.log.sqlite_errors import storage_error
 
 BUSY_MS: Final = 10_000
@@ -213,6 +214,24 @@ def check_not_lost(path: Path, witness: Witness | None) -> None:
     )
 
 
+def holds(connection: sqlite3.Connection, run_id: str, seq: int, head: str) -> bool:
+    """Tell whether the log has this record, or the tombstone of its run, or with `TOMBSTONES` for a run that one."""
+    query = "SELECT hash FROM records WHERE run_id = ? AND seq = ?"
+    values: tuple[str | int, ...] = (run_id, seq)
+    if run_id == TOMBSTONES:
+        query, values = "SELECT hash FROM tombstones WHERE number = ?", (seq,)
+    found = _ask_with(connection, query, values)
+    if found is not None or run_id == TOMBSTONES:
+        return found == head
+    query = "SELECT 1 FROM tombstones WHERE run_id = ? AND (seq > ? OR (seq = ? AND head = ?))"
+    return _ask_with(connection, query, (run_id, seq, seq, head)) is not None
+
+
+def _ask_with(connection: sqlite3.Connection, query: str, values: tuple[str | int, ...]) -> object:
+    row = connection.execute(query, values).fetchone()
+    return None if row is None else row[0]
+
+
 def check_witness(connection: sqlite3.Connection, path: Path, witness: Witness | None) -> None:
     """Raise DamagedLogError where the log is another one, or not as far, as the witness saw (see `gate`).
 
@@ -227,9 +246,6 @@ def check_witness(connection: sqlite3.Connection, path: Path, witness: Witness |
         raise DamagedLogError(message, hint=hint)
     if not witness.run_id:
         return
-    found = connection.execute(
-        "SELECT hash FROM records WHERE run_id = ? AND seq = ?", (witness.run_id, witness.seq)
-    ).fetchone()
-    if found is None or found[0] != witness.hash:
+    if not holds(connection, witness.run_id, witness.seq, witness.hash):
         message = f"{path} lacks record {witness.seq} of run {witness.run_id}, which was durable: it is an older copy"
         raise DamagedLogError(f"{message}, or its -wal file is gone", hint=hint)

@@ -8,24 +8,26 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from functools import partial
 from typing import Any, Final
 
 from sagactl.core.canonical import Json
 from sagactl.core.records import Cause, Direction, Holder, Operation, Request, RunStatus
-from sagactl.errors import DamagedLogError
-from sagactl.log.base import Captured, DeadLetter, RunFilter, RunRow, StoredRecord
+from sagactl.errors import DamagedLogError, NotFoundError
+from sagactl.log.base import Captured, DeadLetter, RunFilter, RunRow, StoredRecord, Tombstone
 from sagactl.log.chain import Link, damaged, follow, genesis_hash
 from sagactl.log.codec import decode_failure, decode_request
 from sagactl.log.definitions import check_definition, definition_lost
+from sagactl.log.pruning import run_pruned
 from sagactl.log.rows import FOUND_MAX, is_unicode, no_run, shorten_id
 from sagactl.log.sqlite_reading import Store
 
 PAGE_RECORDS: Final = 1_000
-_LAST_CHARACTER: Final = "\U0010ffff"
+LAST_CHARACTER: Final = "\U0010ffff"
 UNFINISHED: Final = (RunStatus.RUNNING, RunStatus.WAITING, RunStatus.ROLLING_BACK)
 
-_ROW: Final = (
+SELECT_ROW: Final = (
     "SELECT runs.run_id, saga, definition, status, direction, cause, failure, failed_step, waiting_for,"
     " waiting_until_ms, key, input_digest, created_at_ms, updated_at_ms, ended_at_ms, steps_total, steps_done,"
     " dead_letters, seq, head, host, pid, started, boot_id"
@@ -37,10 +39,25 @@ def read_row(connection: sqlite3.Connection, run_id: str) -> RunRow:
     """Return the row of one run; raises NotFoundError."""
     found = None
     if is_unicode(run_id):
-        found = connection.execute(f"{_ROW} WHERE runs.run_id = ?", (run_id,)).fetchone()
+        found = connection.execute(f"{SELECT_ROW} WHERE runs.run_id = ?", (run_id,)).fetchone()
     if found is None:
-        raise no_run(run_id)
-    return _make_row(found)
+        raise missing_run(connection, run_id)
+    return make_row(found)
+
+
+def missing_run(connection: sqlite3.Connection, run_id: str) -> NotFoundError:
+    """Return the error for a run that isn't there: it was pruned, or never was."""
+    found = None
+    if is_unicode(run_id):
+        columns = ", ".join(each.name for each in fields(Tombstone))
+        found = connection.execute(f"SELECT {columns} FROM tombstones WHERE run_id = ?", (run_id,)).fetchone()
+    return no_run(run_id) if found is None else run_pruned(make_tombstone(found))
+
+
+def make_tombstone(row: Sequence[Any]) -> Tombstone:
+    """Return a tombstone from its columns; raises DamagedLogError."""
+    values = [*row[:3], word_of(RunStatus, row[3]), *row[4:]]
+    return Tombstone(*values)
 
 
 def find_rows(connection: sqlite3.Connection, prefix: str) -> list[RunRow]:
@@ -48,10 +65,10 @@ def find_rows(connection: sqlite3.Connection, prefix: str) -> list[RunRow]:
     if not is_unicode(prefix):
         return []
     found = connection.execute(
-        f"{_ROW} WHERE runs.run_id >= ? AND runs.run_id < ? ORDER BY runs.number DESC LIMIT ?",
-        (prefix, prefix + _LAST_CHARACTER, FOUND_MAX),
+        f"{SELECT_ROW} WHERE runs.run_id >= ? AND runs.run_id < ? ORDER BY runs.number DESC LIMIT ?",
+        (prefix, prefix + LAST_CHARACTER, FOUND_MAX),
     )
-    return [_make_row(row) for row in found.fetchall()]
+    return [make_row(row) for row in found.fetchall()]
 
 
 def shorten_ids(connection: sqlite3.Connection, run_ids: Sequence[str], length_min: int) -> dict[str, str]:
@@ -71,11 +88,11 @@ def list_rows(connection: sqlite3.Connection, which: RunFilter) -> tuple[list[Ru
     (total,) = connection.execute(f"SELECT count(*) FROM runs WHERE {condition}", values).fetchone()
     limit = which.limit if which.limit > 0 else -1
     found = connection.execute(
-        f"{_ROW} WHERE runs.number IN (SELECT number FROM runs WHERE {condition} ORDER BY number DESC LIMIT ?)"
+        f"{SELECT_ROW} WHERE runs.number IN (SELECT number FROM runs WHERE {condition} ORDER BY number DESC LIMIT ?)"
         " ORDER BY runs.number DESC",
         (*values, limit),
     )
-    return [_make_row(row) for row in found.fetchall()], total
+    return [make_row(row) for row in found.fetchall()], total
 
 
 def _write_condition(which: RunFilter) -> tuple[str, list[object]]:
@@ -112,6 +129,7 @@ def read_records(store: Store, run_id: str, after_seq: int) -> Iterator[StoredRe
             seq, head = stored.seq, stored.hash
             yield stored
     if seq < row.seq:
+        store.read(lambda connection: read_row(connection, run_id))  # it may have been pruned meanwhile
         raise damaged(run_id, seq + 1, f"records {seq + 1} to {row.seq} are missing")
 
 
@@ -190,7 +208,8 @@ def list_captured(connection: sqlite3.Connection, run_id: str) -> list[Captured]
     ]
 
 
-def _make_row(row: Sequence[Any]) -> RunRow:
+def make_row(row: Sequence[Any]) -> RunRow:
+    """Return the row of a run from its columns; raises DamagedLogError."""
     cause, failure = row[5], row[6]
     values = [
         *row[:3],

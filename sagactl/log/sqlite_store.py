@@ -24,6 +24,7 @@ from sagactl.log.sqlite_open import (
     BUSY_MS,
     Connect,
     connect_plainly,
+    holds,
     open_to_write,
     prepare_place,
     read_store_id,
@@ -34,7 +35,7 @@ _READERS_WAIT_MS: Final = 250
 
 
 class Mark(NamedTuple):
-    """The last record of a transaction: what tells whether it is there."""
+    """The last record or tombstone of a transaction: what tells whether it is there."""
 
     run_id: str
     seq: int
@@ -42,7 +43,7 @@ class Mark(NamedTuple):
 
 
 Work = Callable[[sqlite3.Connection], tuple[T, Mark | None]]
-"""Writes, and returns a result and the mark of what it wrote, if it wrote records."""
+"""Writes, and returns a result and the mark of what it wrote, if it wrote records or tombstones."""
 
 
 class WritingStore:
@@ -141,10 +142,7 @@ class WritingStore:
             return None
         try:
             connection = self._connected()
-            found = connection.execute(
-                "SELECT hash FROM records WHERE run_id = ? AND seq = ?", (mark.run_id, mark.seq)
-            ).fetchone()
-            if found is None or found[0] != mark.hash:
+            if not holds(connection, *mark):
                 return False
         except (sqlite3.Error, StorageError):
             self._throw_away()
@@ -157,6 +155,16 @@ class WritingStore:
         with suppress(sqlite3.Error):
             self._connection.close()
         self._connection = None
+
+    def checkpoint(self) -> bool:
+        """Copy the WAL into the database and cut both to what they hold; False where readers hindered it."""
+        with self._lock:
+            connection = self._connected()
+            self._gate.enter()
+            try:
+                return checkpoint(connection, cut=True, wait_ms=_READERS_WAIT_MS)
+            finally:
+                self._gate.leave()
 
     def witness(self) -> Witness | None:
         """Return what the gate saw of the log last."""

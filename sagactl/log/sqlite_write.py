@@ -21,10 +21,11 @@ from sagactl.log.rows import (
     cut_captured,
     first_row,
     key_taken,
-    no_run,
     run_exists,
 )
 from sagactl.log.sqlite_alerts import write_alerts
+from sagactl.log.sqlite_prune import refuse_pruned
+from sagactl.log.sqlite_read import missing_run
 from sagactl.log.sqlite_store import Mark
 
 if TYPE_CHECKING:
@@ -213,6 +214,7 @@ def create_run(
             if found[1] != digest(new.input):
                 raise key_taken(new, found[0])
             return Creation(found[0], is_new=False, lease=None), None
+    refuse_pruned(connection, new)
     if connection.execute("SELECT 1 FROM runs WHERE run_id = ?", (new.run_id,)).fetchone() is not None:
         raise run_exists(new.run_id)
     connection.execute("INSERT OR IGNORE INTO definitions VALUES (?, ?)", (new.definition.digest, new.definition.text))
@@ -259,7 +261,7 @@ def claim_run(
     """Take a run over with the next fence; raises BusyError, NotFoundError."""
     found = connection.execute("SELECT seq, head FROM runs WHERE run_id = ?", (run_id,)).fetchone()
     if found is None:
-        raise no_run(run_id)
+        raise missing_run(connection, run_id)
     fence, calls_ended = _next_fence(connection, run_id, clock)
     at_ms = clock.wall_ms()
     record = claimed_record(at_ms, fence, holder, calls_ended=calls_ended)
@@ -342,7 +344,7 @@ def ask_run(
 ) -> tuple[None, Mark | None]:
     """Write down a request, once; raises NotFoundError."""
     if connection.execute("SELECT 1 FROM runs WHERE run_id = ?", (run_id,)).fetchone() is None:
-        raise no_run(run_id)
+        raise missing_run(connection, run_id)
     connection.execute(
         "INSERT OR IGNORE INTO requests (run_id, id, asked_at_ms, body) VALUES (?, ?, ?, ?)",
         (run_id, request.id, clock.wall_ms(), encode_request(request)),

@@ -7,13 +7,16 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final
 
-from sagactl.errors import DamagedLogError
+from sagactl.errors import DamagedLogError, PrunedError
 from sagactl.log.audit import WHOLE_LOG, Evidence, Letter, verify_run
-from sagactl.log.base import Finding, Verification
+from sagactl.log.base import Finding, Tombstone, Verification
 from sagactl.log.chain import Link
 from sagactl.log.definitions import check_definition, definition_lost
 from sagactl.log.migrate import use_sqlite_utils
+from sagactl.log.pruning import TOMBSTONES, check_tombstones
+from sagactl.log.sqlite_open import holds
 from sagactl.log.sqlite_outbox import read_alerts
+from sagactl.log.sqlite_prune import list_tombstones, read_last
 from sagactl.log.sqlite_read import PAGE_RECORDS, make_letter, read_row
 from sagactl.log.sqlite_reading import Store
 
@@ -31,20 +34,71 @@ def verify_store(store: Store, run_id: str | None) -> Verification:
         run_ids = [store.read(lambda connection: read_row(connection, run_id)).run_id]
         findings = []
     heads: dict[str, str] = {}
-    records = 0
+    records = runs = 0
     for each in run_ids:
         try:
             run = _RunReader(store, each)
             count, head, problems = verify_run(each, run.links(), run.evidence)
         except DamagedLogError as error:
             findings.append(Finding(each, None, error.message))
+            runs += 1
             continue
+        except PrunedError:
+            continue
+        if problems and run_id is None and _is_gone(store, each):
+            continue  # pruned while its records were read
+        runs += 1
         records += count
         heads[each] = head
         findings += problems
-    if witness is not None and witness.run_id and run_id in {None, witness.run_id}:
+    if witness is not None and witness.run_id and (run_id is None or run_id == witness.run_id):
         findings += _check_witness(store, witness.run_id, witness.seq, witness.hash)
-    return Verification(len(run_ids), records, heads, tuple(findings))
+    buried, tombstones_head = 0, ""
+    if run_id is None:
+        buried, tombstones_head = store.read(read_last)
+        findings += _check_tombstones(store)
+    return Verification(runs, records, heads, tuple(findings), buried, tombstones_head if buried else "")
+
+
+def _is_gone(store: Store, run_id: str) -> bool:
+    """Tell whether a run was pruned: there is a tombstone and no run."""
+    query = "SELECT 1 FROM tombstones WHERE run_id = ? AND NOT EXISTS (SELECT 1 FROM runs WHERE run_id = ?)"
+    return store.read(lambda connection: connection.execute(query, (run_id, run_id)).fetchone()) is not None
+
+
+def _check_tombstones(store: Store) -> list[Finding]:
+    """Check the chain of tombstones, up to where it is when reading begins, and that none stands for a living run."""
+    kept = [(0, "")]
+    try:
+        problem = check_tombstones(_read_tombstones(store, kept), lambda: kept[0])
+    except DamagedLogError as error:
+        problem = error.message
+    problems = [] if problem is None else [problem]
+    query = "SELECT run_id FROM tombstones JOIN runs USING (run_id) LIMIT ?"
+    back = store.read(lambda connection: connection.execute(query, (PROBLEMS_MAX,)).fetchall())
+    problems += [f"run {run_id} was pruned, and is there again" for (run_id,) in back]
+    return [Finding(WHOLE_LOG, None, problem) for problem in problems]
+
+
+def _read_tombstones(store: Store, kept: list[tuple[int, str]]) -> Iterator[Tombstone]:
+    """Yield tombstones page by page, and with the last, empty one what is known of them at that moment."""
+    number = 0
+    while True:
+        page, kept[0] = store.read(partial(_read_page_of_tombstones, after_number=number))
+        if not page:
+            return
+        yield from page
+        number = page[-1].number
+
+
+def _read_page_of_tombstones(
+    connection: sqlite3.Connection, after_number: int
+) -> tuple[list[Tombstone], tuple[int, str]]:
+    connection.execute("BEGIN")
+    try:
+        return list_tombstones(connection, after_number, PAGE_RECORDS), read_last(connection)
+    finally:
+        connection.execute("COMMIT")
 
 
 class _RunReader:
@@ -133,11 +187,8 @@ def _ask_all(connection: sqlite3.Connection, query: str) -> list[Any]:
 
 
 def _check_witness(store: Store, run_id: str, seq: int, head: str) -> list[Finding]:
-    found = store.read(
-        lambda connection: connection.execute(
-            "SELECT hash FROM records WHERE run_id = ? AND seq = ?", (run_id, seq)
-        ).fetchone()
-    )
-    if found is None:
-        return [Finding(run_id, seq, f"record {seq} was durable and is gone")]
-    return [] if found[0] == head else [Finding(run_id, seq, f"record {seq} is another than was durable")]
+    if store.read(lambda connection: holds(connection, run_id, seq, head)):
+        return []
+    if run_id == TOMBSTONES:
+        return [Finding(WHOLE_LOG, None, f"tombstone {seq} was durable, and is gone or another one")]
+    return [Finding(run_id, seq, f"record {seq} was durable, and is gone or another one")]

@@ -10,7 +10,9 @@ import pytest
 from sagactl.log.sqlite import SqliteLog
 from tests.log.samples import Time
 
-pytest.register_assert_rewrite("tests.log.contract", "tests.log.lease_contract", "tests.log.outbox_contract")
+pytest.register_assert_rewrite(
+    "tests.log.contract", "tests.log.prune_contract", "tests.log.lease_contract", "tests.log.outbox_contract"
+)
 
 Open = Callable[..., SqliteLog]
 

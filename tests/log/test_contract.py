@@ -14,10 +14,11 @@ from tests.log.conftest import Open
 from tests.log.contract import LogContract
 from tests.log.lease_contract import LeaseContract
 from tests.log.outbox_contract import OutboxContract
+from tests.log.prune_contract import PruneContract
 from tests.log.samples import Time, add, intent, outcome, start
 
 
-class TestMemory(LogContract, LeaseContract, OutboxContract):
+class TestMemory(LogContract, LeaseContract, OutboxContract, PruneContract):
     """The log without a disk."""
 
     @pytest.fixture
@@ -26,7 +27,7 @@ class TestMemory(LogContract, LeaseContract, OutboxContract):
         return MemoryLog(lease_clock=time.clock())
 
 
-class TestSqlite(LogContract, LeaseContract, OutboxContract):
+class TestSqlite(LogContract, LeaseContract, OutboxContract, PruneContract):
     """The log in a file."""
 
     @pytest.fixture

@@ -44,6 +44,25 @@ CREATE UNIQUE INDEX runs_key ON runs (saga, key)
 -- All that lists filter by, so that they count without touching the table.
 CREATE INDEX runs_listed ON runs (status, saga, created_at_ms);
 
+-- What remains of runs that were deleted, in a chain of its own; the last number and hash stand in meta as well.
+CREATE TABLE tombstones (
+  number INTEGER PRIMARY KEY,
+  run_id TEXT NOT NULL UNIQUE,
+  saga TEXT NOT NULL,
+  status TEXT NOT NULL,
+  key_digest TEXT,
+  input_digest TEXT NOT NULL,
+  seq INTEGER NOT NULL,
+  head TEXT NOT NULL,
+  created_at_ms INTEGER NOT NULL,
+  ended_at_ms INTEGER NOT NULL,
+  pruned_at_ms INTEGER NOT NULL,
+  pruned_by TEXT NOT NULL,
+  hash TEXT NOT NULL
+);
+
+CREATE UNIQUE INDEX tombstones_key ON tombstones (key_digest) WHERE key_digest IS NOT NULL;
+
 -- Records in the order in which they came; with bodies of this size a table with row ids keeps its tree flat.
 CREATE TABLE records (
   run_id TEXT NOT NULL REFERENCES runs (run_id) ON DELETE CASCADE,
