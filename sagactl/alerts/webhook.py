@@ -84,23 +84,25 @@ def _exchange(url: str, body: bytes, headers: dict[str, str], limit_seconds: flo
 
     parts = urlsplit(url)
     connection = _connection(url, limit_seconds)
-    alarm = threading.Timer(limit_seconds, _hang_up, [connection])
+    is_late = threading.Event()
+    alarm = threading.Timer(limit_seconds, _hang_up, [connection, is_late])
     alarm.daemon = True
     alarm.start()
     try:
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         connection.request("POST", path, body=body, headers=headers)
         with connection.getresponse() as response:
-            return response.status, response.getheader("retry-after"), _read_text(response)
-    except TimeoutError:
-        raise SendError(f"no answer within {limit_seconds:g} seconds") from None
+            found = response.status, response.getheader("retry-after"), _read_text(response)
     except (OSError, HTTPException, ValueError) as error:
-        if not alarm.is_alive():
-            raise SendError(f"no answer within {limit_seconds:g} seconds") from None
-        raise SendError(f"not reached: {_name_error(error)}") from None
+        if not isinstance(error, TimeoutError) and not is_late.is_set():
+            raise SendError(f"not reached: {_name_error(error)}") from None
+        is_late.set()
     finally:
         alarm.cancel()
         connection.close()
+    if is_late.is_set():
+        raise SendError(f"no answer within {limit_seconds:g} seconds")
+    return found
 
 
 def _connection(url: str, limit_seconds: float) -> HTTPConnection:
@@ -116,11 +118,12 @@ def _connection(url: str, limit_seconds: float) -> HTTPConnection:
     return http.client.HTTPConnection(parts.hostname, parts.port, timeout=limit_seconds)
 
 
-def _hang_up(connection: HTTPConnection) -> None:
+def _hang_up(connection: HTTPConnection, is_late: threading.Event) -> None:
     """End an exchange whose other side keeps sending a little, so that no single wait is too long."""
     import contextlib
     import socket
 
+    is_late.set()
     if connection.sock is not None:
         with contextlib.suppress(OSError):
             connection.sock.shutdown(socket.SHUT_RDWR)

@@ -84,6 +84,19 @@ class Project:
             text=True,
         )
 
+    def start_python_after_line(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start Python with *arguments* once a line came to its stdin: its pid is known before it does anything."""
+        wait = 'read line; exec "$0" "$@"'
+        return subprocess.Popen(
+            ["/bin/sh", "-c", wait, sys.executable, *arguments],
+            cwd=self.path,
+            env=self.environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            stdin=subprocess.PIPE,
+            text=True,
+        )
+
     def latest(self) -> dict[str, Any]:
         """Return the newest run as a document."""
         shown: dict[str, Any] = self.run("show", "-o", "json").json["run"]

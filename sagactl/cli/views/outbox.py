@@ -102,7 +102,8 @@ def _say_state(delivery: Delivery, now_ms: int) -> str:
 
 
 def _show_wait(due_ms: int, now_ms: int) -> str:
-    return show_rough(max(1_000, due_ms - now_ms))
+    seconds = -(-max(1, due_ms - now_ms) // 1_000)  # upwards: after it something is due for sure
+    return show_rough(seconds * 1_000)
 
 
 def render_sent(sent: Sent, now_ms: int, style: Style) -> str:
