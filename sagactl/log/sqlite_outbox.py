@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from sagactl.core.alerting import AlertRow, Reason
 from sagactl.core.outbox import (
@@ -25,6 +25,7 @@ from sagactl.core.outbox import (
     is_finished,
     next_due,
 )
+from sagactl.errors import DamagedLogError
 from sagactl.log.chain import Link, follow, genesis_hash
 from sagactl.log.rows import is_unicode
 from sagactl.log.sqlite_read import word_of
@@ -37,6 +38,10 @@ _MESSAGE: Final = (
     "SELECT outbox.number, outbox.run_id, runs.saga, outbox.seq, reason, step, opened_seq, outbox.created_at_ms,"
     " is_open, finished_at_ms FROM outbox JOIN runs ON runs.run_id = outbox.run_id"
 )
+
+
+DAMAGED_MS: Final = 3_600_000
+"""How long a run whose records are damaged is left alone before its events are tried again."""
 
 
 class SqliteOutbox:
@@ -81,8 +86,22 @@ class SqliteOutbox:
         behind = self._store.read(lambda connection: _read_behind(connection, target, now_ms, run_ids))
         if not behind:
             return []
-        pages: list[EventPage] = self._write(partial(_claim_runs, target, behind, now_ms, records_max))
-        return pages
+        claimed: list[_Claim] = self._write(partial(_claim_runs, target, behind, now_ms, records_max))
+        return [page for claim in claimed if (page := self._decode(target, claim, now_ms)) is not None]
+
+    def _decode(self, target: str, claim: _Claim, now_ms: int) -> EventPage | None:
+        """Return the records of a claim, decoded while nobody waits for the log; damage keeps that run from going out.
+
+        The other runs go on: what is damaged is looked at again much later, and `cursors` tells of it.
+        """
+        try:
+            stored = list(follow(claim.run_id, claim.after_seq, claim.head, claim.links))
+        except DamagedLogError as error:
+            due_ms = now_ms + DAMAGED_MS
+            self.settle_events(target, [Seen(claim.run_id, claim.after_seq, due_ms, claim.attempts, error.message)])
+            return None
+        records = tuple((each.seq, each.record, each.hash) for each in stored)
+        return EventPage(claim.run_id, claim.saga, records, claim.attempts)
 
     def settle_events(self, target: str, seen: Sequence[Seen]) -> None:
         """Write down how far *target* has seen runs."""
@@ -211,22 +230,33 @@ def _read_behind(connection: sqlite3.Connection, target: str, now_ms: int, run_i
     return [run_id for run_id in run_ids if connection.execute(query, (target, now_ms, run_id)).fetchone() is not None]
 
 
+class _Claim(NamedTuple):
+    """Records of a run as they lie in the table, to be published after the one with `head`."""
+
+    run_id: str
+    saga: str
+    after_seq: int
+    head: str
+    links: list[Link]
+    attempts: int
+
+
 def _claim_runs(
     target: str, run_ids: Sequence[str], now_ms: int, records_max: int, connection: sqlite3.Connection
-) -> tuple[list[EventPage], Mark | None]:
-    pages: list[EventPage] = []
+) -> tuple[list[_Claim], Mark | None]:
+    claims: list[_Claim] = []
     left = records_max
     for run_id in run_ids[:_RUNS_MAX]:
-        page = _claim_run(target, run_id, now_ms, left, connection) if left > 0 else None
-        if page is not None:
-            pages.append(page)
-            left -= len(page.records)
-    return pages, None
+        claim = _claim_run(target, run_id, now_ms, left, connection) if left > 0 else None
+        if claim is not None:
+            claims.append(claim)
+            left -= len(claim.links)
+    return claims, None
 
 
 def _claim_run(
     target: str, run_id: str, now_ms: int, records_max: int, connection: sqlite3.Connection
-) -> EventPage | None:
+) -> _Claim | None:
     found = connection.execute(
         "SELECT saga, cursors.seq, attempts, due_ms FROM runs LEFT JOIN cursors"
         " ON cursors.run_id = runs.run_id AND cursors.target = ? WHERE runs.run_id = ?",
@@ -242,14 +272,13 @@ def _claim_run(
     )
     links = list(map(Link._make, rows.fetchall()))
     head = links.pop(0).hash if after_seq > 0 and links and links[0].seq == after_seq else genesis_hash(run_id)
-    records = tuple((each.seq, each.record, each.hash) for each in follow(run_id, after_seq, head, links[:records_max]))
-    if not records:
+    if not links:
         return None
     connection.execute(
         "INSERT OR REPLACE INTO cursors VALUES (?, ?, ?, ?, ?, NULL)",
         (run_id, target, after_seq, attempts + 1, now_ms + LEASE_MS),
     )
-    return EventPage(run_id, found[0], records, attempts)
+    return _Claim(run_id, found[0], after_seq, head, links[:records_max], attempts)
 
 
 def _move_cursors(target: str, seen: Sequence[Seen], connection: sqlite3.Connection) -> tuple[None, Mark | None]:
