@@ -56,7 +56,7 @@ from sagactl.engine.settings import Committed, Settings
 from sagactl.engine.slots import Slots
 from sagactl.engine.timetable import Timetable
 from sagactl.engine.translate import make_invocation, make_record
-from sagactl.engine.workers import Workers
+from sagactl.engine.workers import shared_workers
 from sagactl.errors import BusyError, DamagedLogError, InternalError, LeaseLostError, SagactlError
 from sagactl.log.base import Captured, Creation, Lease, Log, NewRun
 from sagactl.tools.base import Toolbox
@@ -105,7 +105,7 @@ class Driver:
         self._stopping_since: float | None = None
         self._trouble: Exception | None = None
         self._inbox = Inbox()
-        self._workers = Workers()
+        self._workers = shared_workers()
         self._keeper = self._make_keeper()
         self._dispatcher = self._make_dispatcher()
 
@@ -114,6 +114,7 @@ class Driver:
             self._log,
             self._clock,
             lambda lost: self.post(partial(self._on_lost, lost)),
+            self._workers.submit,
             lease_ms=self._settings.lease_ms,
             heartbeat_ms=self._settings.heartbeat_ms,
         )
@@ -271,7 +272,6 @@ class Driver:
         for call in self.calls_under_way():
             call.tell_to_end(self._clock.monotonic())
         self._keeper.close()
-        self._workers.close()
 
     # Advancing
 

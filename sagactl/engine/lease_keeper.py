@@ -1,20 +1,23 @@
 """Heartbeats: keep the leases of the runs driven here, and know how long they are good for (rule E15, C3).
 
-The heart beats on a thread of its own, so a tool that takes long, or a loop that is busy, never costs a lease. When
-beats fail, the driver must have ended its calls before somebody else may take the runs over; `seconds_left` tells how
-long that is. The count is from *before* the last renewal was asked for, so it errs on the safe side.
+The heart beats as a job of its own, on another thread than the loop, so a tool that takes long, or a loop that is busy,
+never costs a lease. When beats fail, the driver must have ended its calls before somebody else may take the runs over;
+`seconds_left` tells how long that is. The count is from *before* the last renewal was asked for, so it errs on the safe
+side.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Final
 
 from sagactl.engine.clock import Clock
 from sagactl.errors import SagactlError
 from sagactl.log.base import HEARTBEAT_MS, LEASE_MS, Lease, Log
 
-MARGIN_SECONDS = 2.0
+CLOSE_SECONDS: Final = 5.0
+MARGIN_SECONDS: Final = 2.0
 """How long before a lease may run out the driver stops to rely on it."""
 
 
@@ -26,6 +29,7 @@ class LeaseKeeper:
         log: Log,
         clock: Clock,
         on_lost: Callable[[list[Lease]], None],
+        submit: Callable[[Callable[[], None]], None],
         *,
         lease_ms: int = LEASE_MS,
         heartbeat_ms: int = HEARTBEAT_MS,
@@ -41,7 +45,10 @@ class LeaseKeeper:
         """Not after any of `_renewed_at`; worked out anew with each beat, so that asking costs nothing."""
         self._lock = threading.Lock()
         self._closed = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._submit = submit
+        self._is_beating = False
+        self._renewing = threading.Lock()
+        """Held while leases are renewed."""
         self.last_error: SagactlError | None = None
 
     def hold(self, lease: Lease, asked_at: float) -> None:
@@ -50,9 +57,9 @@ class LeaseKeeper:
             self._oldest = min(self._oldest, asked_at) if self._leases else asked_at
             self._leases[lease.run_id] = lease
             self._renewed_at[lease.run_id] = asked_at
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._beat, name="sagactl-heartbeat", daemon=True)
-            self._thread.start()
+            must_begin, self._is_beating = not self._is_beating, True
+        if must_begin:
+            self._submit(self._beat)
 
     def drop(self, lease: Lease) -> None:
         """Keep *lease* no longer."""
@@ -76,7 +83,9 @@ class LeaseKeeper:
 
     def _beat(self) -> None:
         while not self._closed.wait(self._heartbeat_seconds):
-            self._renew()
+            with self._renewing:
+                if not self._closed.is_set():
+                    self._renew()
 
     def _renew(self) -> None:
         with self._lock:
@@ -100,7 +109,8 @@ class LeaseKeeper:
             self._on_lost(lost)
 
     def close(self) -> None:
-        """Stop the heart."""
+        """Stop the heart; a beat under way is waited for."""
+        is_at_rest = self._renewing.acquire(timeout=CLOSE_SECONDS)
         self._closed.set()
-        if self._thread is not None:
-            self._thread.join(timeout=5)
+        if is_at_rest:
+            self._renewing.release()

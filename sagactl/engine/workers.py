@@ -2,14 +2,18 @@
 
 A call in a thread can't be killed. So its thread is a daemon, which never keeps the process from ending, and the pool
 makes another thread when one hangs: a hanging tool costs its own slot and nobody else's (rule E14).
+
+All drivers of a process share the threads, and they stay for a while: a service that drives again and again doesn't
+pay for making them each time. What belongs to a driver, its heart included, are jobs like any other.
 """
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     import asyncio
@@ -43,11 +47,15 @@ class AsyncJob:
         self._loop.call_soon_threadsafe(lambda: self._task.cancel() if self._task is not None else None)
 
 
+IDLE_SECONDS: Final = 10.0
+"""How long a thread waits for another job."""
+
+
 class Workers:
-    """Threads that take jobs from one queue; there are as many as were ever busy at once."""
+    """Threads that take jobs from one queue; there are as many as were busy at once, of late."""
 
     def __init__(self) -> None:
-        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._idle = 0
         self._threads = 0
         self._lock = threading.Lock()
@@ -67,12 +75,24 @@ class Workers:
 
     def _work(self) -> None:
         while True:
-            job = self._jobs.get()
-            if job is None:
-                return
+            try:
+                job = self._jobs.get(timeout=IDLE_SECONDS)
+            except queue.Empty:
+                if self._may_go():
+                    return
+                continue
             job()
             with self._lock:
                 self._idle += 1
+
+    def _may_go(self) -> bool:
+        """Let an idle thread end, unless a job is on its way to it."""
+        with self._lock:
+            if self._idle == 0:
+                return False
+            self._idle -= 1
+            self._threads -= 1
+            return True
 
     def submit_async(self, make: Callable[[], Awaitable[Any]], done: Callable[[Any], None]) -> AsyncJob:
         """Await what *make* returns on the event loop; *done* gets its result, or the exception that ended it."""
@@ -93,11 +113,12 @@ class Workers:
         finally:
             loop.close()
 
-    def close(self) -> None:
-        """Let idle threads and the event loop end; busy threads end with the process."""
-        with self._lock:
-            threads = self._threads
-        for _ in range(threads):
-            self._jobs.put(None)
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._loop.stop)
+
+_shared: dict[int, Workers] = {}
+"""By process: a fork has none of the threads of its parent."""
+
+
+def shared_workers() -> Workers:
+    """Return the threads of this process."""
+    found = _shared.get(os.getpid())
+    return found if found is not None else _shared.setdefault(os.getpid(), Workers())

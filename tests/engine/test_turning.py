@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -159,3 +160,26 @@ def test_a_slow_tool_has_a_thread_of_its_own() -> None:
     for name in ("a", "b"):
         driver.create(make_new_run(saga, name), saga)
     assert {ending.status for ending in driver.drive().values()} == {RunStatus.SUCCEEDED}
+
+
+def test_drivers_of_a_process_share_their_threads() -> None:
+    """A service that drives again and again makes no thread each time, and a fork begins with none."""
+    saga = make_saga(*_chain(3))
+    for _ in range(5):
+        driver = make_driver(MemoryLog(), saga, FakeToolbox({"do": lambda _: DONE}))
+        driver.create(make_new_run(saga), saga)
+        assert driver.drive()["run1"].status is RunStatus.SUCCEEDED
+        time.sleep(0.02)
+    names = [thread.name for thread in threading.enumerate() if thread.name.startswith("sagactl-call")]
+    before = len(names)
+    driver = make_driver(MemoryLog(), saga, FakeToolbox({"do": lambda _: DONE}))
+    driver.create(make_new_run(saga), saga)
+    driver.drive()
+    after = [thread.name for thread in threading.enumerate() if thread.name.startswith("sagactl-call")]
+    assert len(after) <= before
+    child = os.fork()
+    if child == 0:
+        again = make_driver(MemoryLog(), saga, FakeToolbox({"do": lambda _: DONE}))
+        again.create(make_new_run(saga), saga)
+        os._exit(0 if again.drive()["run1"].status is RunStatus.SUCCEEDED else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
