@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from sagactl.engine.driver import Driver as Engine
     from sagactl.engine.run import RunEvaluator
     from sagactl.engine.settings import Committed, Settings
-    from sagactl.log.base import Log, NewRun, RunFilter, RunRow, StoredRecord
+    from sagactl.log.base import Log, NewRun, PruneFilter, RunFilter, RunRow, StoredRecord
     from sagactl.log.glance import Glance
+    from sagactl.log.pruning import Pruned
     from sagactl.outgoing import Ways
     from sagactl.secrets.vault import Vault
     from sagactl.spec.cel import CelEvaluator
@@ -223,6 +224,22 @@ class Project:
             if self.config.origins.get("log") != "default":
                 raise
             return [], 0  # no log yet: no runs, and that is no error
+
+    def prunable(self, which: PruneFilter) -> tuple[list[RunRow], int]:
+        """Return the ended runs that may be deleted, oldest first, and how many there are without the limit."""
+        try:
+            return self.log(read_only=True).prunable(which)
+        except NotFoundError:
+            if self.config.origins.get("log") != "default":
+                raise
+            return [], 0
+
+    def prune(self, which: PruneFilter, *, pruned_by: str | None = None) -> Pruned:
+        """Delete ended runs for good and give their space back; their ids and keys stay taken (E8)."""
+        from sagactl.identity import who_am_i
+        from sagactl.log.pruning import prune_all
+
+        return prune_all(self.log(), which, pruned_by=pruned_by or who_am_i())
 
     def row(self, run_id: str) -> RunRow:
         """Return where a run stands, in one row; raises NotFoundError."""

@@ -38,6 +38,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "watch": Entry("Inspect", "Follow a run that another process drives, or --all of them.", ("RUN",)),
     "outbox": Entry("Maintain", "Alerts and events: what waits to be sent, and sending it.", is_group=True),
     "verify": Entry("Maintain", "Recompute the hash chain of the log.", ("RUN",)),
+    "prune": Entry("Maintain", "Delete old runs that have ended."),
     "schema": Entry("Maintain", "The JSON Schema of saga files, for editors."),
     "sandbox": Entry("Maintain", "See or reset what the sandbox plugins have done.", is_group=True),
     "completion": Entry("Maintain", "A script that completes commands, runs and sagas in your shell.", ("SHELL",)),
@@ -46,7 +47,20 @@ COMMANDS: Final[dict[str, Entry]] = {
 
 WITH_VALUE: Final = frozenset(
     {"-C", "-i", "-o", "--color", "--directory", "--example", "--format", "--heartbeat", "--idempotency-key", "--input"}
-    | {"--inputs", "--limit", "--log", "--output", "--patience", "--progress", "--reason", "--run", "--saga", "--since"}
+    | {
+        "--inputs",
+        "--keep",
+        "--limit",
+        "--log",
+        "--older-than",
+        "--output",
+        "--patience",
+        "--progress",
+        "--reason",
+        "--run",
+        "--saga",
+        "--since",
+    }
     | {"--status", "--step", "--until"}
 )
 """Options whose next word is their value, whatever the command."""

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from datetime import datetime
 from typing import Annotated, Final
 
 import typer
 
+from sagactl.cli.ages import read_moment_ms
 from sagactl.cli.answer import write_document
 from sagactl.cli.options import Output, make_app
 from sagactl.cli.select import short_ids
-from sagactl.cli.session import Session, local_zone, now_ms, open_session
+from sagactl.cli.session import Session, now_ms, open_session
 from sagactl.cli.streams import answer_stream, write_line
 from sagactl.cli.views.runs import render_runs
 from sagactl.cli.views.spelling import spell
@@ -22,9 +21,6 @@ from sagactl.log.base import RunFilter, RunRow
 RUN_IDS_SCHEMA: Final = "sagactl.run-ids/1"
 
 app = make_app()
-
-_AGO: Final = re.compile(r"(\d{1,6})([smhd])", re.ASCII)
-_UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 @app.command("list")
@@ -44,7 +40,7 @@ def list_runs(
 
       sagactl list --saga onboarding --since 2h -o json
     """
-    which = RunFilter(saga, _statuses(status), _time(since), _time(until), limit)
+    which = RunFilter(saga, _statuses(status), _read_moment(since), _read_moment(until), limit)
     with open_session(context) as session:
         rows, total = session.app.runs(which)
         _write(session, rows, total, ids=ids)
@@ -82,16 +78,5 @@ def _statuses(text: str | None) -> tuple[RunStatus, ...]:
     return tuple(RunStatus(name) for name in names)
 
 
-def _time(text: str | None) -> int | None:
-    if text is None:
-        return None
-    ago = _AGO.fullmatch(text)
-    if ago is not None:
-        return now_ms() - int(ago[1]) * _UNIT_MS[ago[2]]
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise UsageError(f"{text!r} is no time", code="bad-time", hint="2h, 3d, 2026-03-04, 2026-03-04T14:02") from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=local_zone())
-    return int(moment.timestamp() * 1000)
+def _read_moment(text: str | None) -> int | None:
+    return None if text is None else read_moment_ms(text)

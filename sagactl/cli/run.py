@@ -9,14 +9,18 @@ from typing import Annotated
 import typer
 
 from sagactl.app import guard_stdout
+from sagactl.cli.answer import write_document
 from sagactl.cli.follow import code_of_ending, code_of_status, drive, write_ending, write_logged_run
 from sagactl.cli.inputs import read_inputs
 from sagactl.cli.operate import wait_while_driven
-from sagactl.cli.options import make_app
-from sagactl.cli.session import Session, open_session
+from sagactl.cli.options import Output, make_app
+from sagactl.cli.session import Session, now_ms, open_session
+from sagactl.cli.streams import answer_stream, write_line
+from sagactl.cli.views.prune import render_tombstone, write_tombstone
 from sagactl.core.canonical import Json
 from sagactl.core.saga import Saga
 from sagactl.engine.ending import Why
+from sagactl.errors import PrunedError
 
 app = make_app()
 
@@ -65,7 +69,10 @@ def _start(session: Session, saga: Saga, value: Json, key: str | None, *, waits:
     def take_over() -> None:
         started.append(driver.start(saga, value, key=key))
 
-    endings, follower, signal_code = drive(session, driver, take_over)
+    try:
+        endings, follower, signal_code = drive(session, driver, take_over)
+    except PrunedError as gone:
+        return _report_pruned(session, gone)
     ending = endings[started[0]]
     if ending.why is Why.EXISTING:
         return _report_existing(session, ending.run_id, saga)
@@ -80,6 +87,18 @@ def _is_same(one: Saga, other: Saga) -> bool:
         for each in (one, other)
     )
     return first == second
+
+
+def _report_pruned(session: Session, gone: PrunedError) -> int:
+    """E8: the same key is the same run, also after its records were deleted: its outcome, and no call."""
+    session.say(f"run {gone.run_id} has this key, and was pruned; nothing is called")
+    (tombstone,) = session.app.log().pruned(gone.run_id)
+    if session.output is Output.TEXT:
+        if session.settings.quiet < 2:
+            write_line(answer_stream(), render_tombstone(tombstone, now_ms=now_ms(), style=session.style))
+    else:
+        write_document(write_tombstone(tombstone))
+    return code_of_status(tombstone.status)
 
 
 def _report_existing(session: Session, run_id: str, saga: Saga) -> int:

@@ -26,6 +26,8 @@ def select_run(log: Log, text: str, *, changes: bool = False) -> RunRow:
     if RUN_ID.fullmatch(text):
         return log.row(text)
     found = log.find(text)
+    if not found and len(pruned := log.pruned(text)) == 1:
+        return log.row(pruned[0].run_id)  # says that it was pruned
     if not found:
         raise NotFoundError(f"no run begins with {text}", code="no-such-run", hint="sagactl list")
     if len(found) > 1:

@@ -18,8 +18,9 @@ from typing import Final
 
 from sagactl.core.canonical import digest
 from sagactl.core.records import RunStatus
+from sagactl.dataclass import dataclass
 from sagactl.errors import PrunedError, RefusedError
-from sagactl.log.base import NewRun, RunRow, Tombstone
+from sagactl.log.base import Log, NewRun, PruneFilter, RunRow, Tombstone
 
 TOMBSTONES: Final = "tombstones"
 """What stands for the chain of tombstones where others have a run id: in the witness, in marks and findings."""
@@ -92,6 +93,37 @@ def split_runs(rows: Iterable[RunRow]) -> Iterator[list[str]]:
         records += row.seq
     if portion:
         yield portion
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What a pruning came to."""
+
+    runs: int
+    records: int
+    bytes_given_back: int
+
+
+def prune_all(log: Log, which: PruneFilter, *, pruned_by: str) -> Pruned:
+    """Delete all runs that *which* means, transaction by transaction, and give their space back.
+
+    Runs that end meanwhile are left for the next time. An interrupt between two transactions leaves a good log.
+    """
+    _, total = log.prunable(replace(which, limit=1))
+    seen = skipped = records = 0
+    while seen < total:
+        rows, _ = log.prunable(replace(which, limit=min(total - seen, PRUNED_RUNS_MAX), skip=skipped))
+        if not rows:
+            break
+        for portion in split_runs(rows):
+            buried = log.prune(portion, pruned_by=pruned_by)
+            skipped += len(portion) - len(buried)
+            records += sum(each.seq for each in buried)
+        seen += len(rows)
+    given_back = 0
+    while given := log.give_back():
+        given_back += given
+    return Pruned(seen - skipped, records, given_back)
 
 
 def run_pruned(tombstone: Tombstone) -> PrunedError:

@@ -227,6 +227,8 @@ def write_verification(verification: Verification) -> Document:
         "runs": verification.runs,
         "records": verification.records,
         "heads": dict(sorted(verification.heads.items())),
+        "tombstones": verification.tombstones,
+        "tombstones_head": verification.tombstones_head or None,
         "findings": [_write_finding(each) for each in verification.findings],
         "error": None,
     }

@@ -25,8 +25,13 @@ def render_verification(verification: Verification, *, short_ids: Mapping[str, s
     """Return the result, every finding, the heads, and what the check can't notice."""
     checked = f"{plural(verification.records, 'record')} of {plural(verification.runs, 'run')}"
     if not verification.findings:
-        line = f"{checked}: every hash is right" if verification.runs else "the log is empty: there is nothing to check"
-        top = headline(Mark.DONE if verification.runs else Mark.NOT_RUN, line, style)
+        gone = f", {plural(verification.tombstones, 'pruned run')} beside them" if verification.tombstones else ""
+        line = (
+            f"{checked}{gone}: every hash is right"
+            if verification.runs or gone
+            else "the log is empty: there is nothing to check"
+        )
+        top = headline(Mark.DONE if verification.runs or gone else Mark.NOT_RUN, line, style)
     else:
         found = plural(len(verification.findings), "finding")
         top = headline(Mark.FAILED, f"{checked}: {found}, the log was damaged or changed", style)
@@ -53,7 +58,8 @@ def _list_findings(verification: Verification, short_ids: Mapping[str, str], sty
 
 
 def _list_heads(verification: Verification, style: Style) -> list[str]:
-    heads = list(verification.heads.items())
+    of_tombstones = {"tombstones": verification.tombstones_head} if verification.tombstones_head else {}
+    heads = list({**of_tombstones, **verification.heads}.items())
     lines = [f"{style.show(run_id)}  {style.paint(style.show(head), Hue.DIM)}" for run_id, head in heads[:HEADS_MAX]]
     lines = ["heads", *lines] if lines else []
     more = len(heads) - HEADS_MAX

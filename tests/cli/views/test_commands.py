@@ -24,7 +24,10 @@ COMMANDS = frozenset(
 """Those of the contract."""
 
 DLQ = frozenset({"list", "show", "retry", "resolve"})
-OPTIONS = frozenset({"--step", "--done", "--not-done", "--skip", "--abandon", "--output", "--reason", "-o"})
+OPTIONS = frozenset(
+    {"--step", "--done", "--not-done", "--skip", "--abandon", "--output", "--reason", "-o"}
+    | {"--older-than", "--yes", "--all"}
+)
 GOLDEN = Path(__file__).parent / "golden"
 
 

@@ -1,0 +1,54 @@
+"""What the commands that maintain a project show, as it was reviewed."""
+
+from __future__ import annotations
+
+import pytest
+
+from sagactl.cli.views.prune import render_prunable, render_pruned, render_tombstone, show_bytes
+from sagactl.core.records import RunStatus
+from sagactl.log.base import Tombstone
+from tests.cli.views.plain_values import MANY_ROWS
+from tests.cli.views.scripted import START_MS
+from tests.cli.views.test_golden import GOLDEN, STYLES, _compare
+
+DAY_MS = 86_400_000
+NOW_MS = START_MS + 40 * DAY_MS
+ENDED = [row for row in MANY_ROWS if row.status in {RunStatus.SUCCEEDED, RunStatus.ROLLED_BACK, RunStatus.TERMINATED}]
+
+
+def _tombstone(status: RunStatus, pruned_by: str = "ana") -> Tombstone:
+    return Tombstone(
+        1, "7kq2m9x4hb3tz", "onboarding", status, None, "", 12, "", START_MS, START_MS, START_MS + DAY_MS, pruned_by
+    )
+
+
+@pytest.mark.parametrize("kind", STYLES)
+def test_what_prune_shows_is_as_it_was_reviewed(kind: str) -> None:
+    """The runs to be deleted, what was deleted, and what is said of a run that is gone, as the golden file says."""
+    style = STYLES[kind]
+    short = {row.run_id: row.run_id[:6] for row in ENDED}
+    hints = ["sagactl prune --older-than 30d --yes"]
+    parts = {
+        "to be deleted": render_prunable(ENDED, 143, short_ids=short, now_ms=NOW_MS, style=style, hints=hints),
+        "nothing": render_prunable([], 0, short_ids={}, now_ms=NOW_MS, style=style, hints=[]),
+        "deleted": render_pruned(143, 4_210, 12_345_678, 143, style=style),
+        "some stayed": render_pruned(1, 12, 0, 2, style=style),
+        "gone, succeeded": render_tombstone(_tombstone(RunStatus.SUCCEEDED), now_ms=NOW_MS, style=style),
+        "gone, by somebody odd": render_tombstone(
+            _tombstone(RunStatus.ROLLED_BACK, "\x1b[2Jeve"), now_ms=NOW_MS, style=style
+        ),
+    }
+    _compare(GOLDEN / f"prune{kind}.txt", "\n".join(f"==== {name}\n{text}\n" for name, text in parts.items()))
+
+
+def test_bytes_are_shown_in_the_unit_that_fits() -> None:
+    """Sizes have a unit, and one place after the point from KiB on."""
+    sizes = [0, 1023, 1024, 1_572_864, 3 * 1024**3, 5 * 1024**5]
+    assert [show_bytes(size) for size in sizes] == [
+        "0 B",
+        "1,023 B",
+        "1.0 KiB",
+        "1.5 MiB",
+        "3.0 GiB",
+        "5,120.0 TiB",
+    ]
