@@ -171,7 +171,9 @@ def test_a_url_that_fails_is_gone_on_with_where_it_failed(tmp_path: Path, receiv
     assert {post.json["data"]["seq"] for post in receiver.posts} == {1, 2, 3, 4}
     (behind,) = project.run("outbox", "list", "-o", "json").json["events_behind"]
     assert (behind["seq"], behind["error"]) == (3, "answered 503")
-    assert "events of 1 run not sent yet: answered 503" in project.run("outbox", "list").out
+    listed = project.run("outbox", "list").out
+    assert "of 1 run not sent yet" in listed
+    assert "answered 503" in listed
     receiver.answer = take
     change(project, "UPDATE cursors SET due_ms = 0")
     tried = len(receiver.posts)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from sagactl.cli.views.documents import Document, write_list
-from sagactl.cli.views.layout import Cell, Column, join_blocks, lay_out, list_hints
+from sagactl.cli.views.layout import Cell, Column, Fact, join_blocks, lay_out, list_facts, list_hints
 from sagactl.cli.views.style import Hue, Style
 from sagactl.cli.views.text import plural
 from sagactl.cli.views.times import show_ago, show_rough
@@ -25,10 +25,9 @@ SENT_SCHEMA: Final = "sagactl.sent/1"
 _COLUMNS: Final = (
     Column("run", is_whole=True),
     Column("alert", is_whole=True),
-    Column("since"),
-    Column("to", is_whole=True),
+    Column("since", is_whole=True),
+    Column("to"),
     Column("sent", is_whole=True),
-    Column("error"),
 )
 _STATES: Final = {
     DeliveryState.SENDING: "under way",
@@ -63,17 +62,26 @@ def render_messages(
 ) -> str:
     """Return the table of alerts, how far events are behind, and the command that sends what waits."""
     pending = any(message.finished_at_ms is None for message in messages)
+    rows = [row for message in messages for row in _lay_message(message, short_ids, now_ms, style)]
     counted = plural(len(messages), "alert") if messages else "no alert waits to be sent"
     events = sum(cursor.head - cursor.seq for cursor in behind)
-    errors = [cursor.error for cursor in behind if cursor.error]
     late = f"{plural(events, 'event')} of {plural(len(behind), 'run')} not sent yet"
-    late += f": {style.show(errors[0])}" if errors else ""
-    rows = [row for message in messages for row in _lay_message(message, short_ids, now_ms, style)]
     return join_blocks(
         lay_out(_COLUMNS, rows, style) if rows else [],
+        list_facts(_list_errors(messages, behind, style), style, hue=Hue.BAD),
         [counted, *([late] if behind else [])],
         list_hints(["sagactl outbox deliver"] if pending or behind else [], style),
     )
+
+
+def _list_errors(messages: Sequence[Message], behind: Sequence[Cursor], style: Style) -> list[Fact]:
+    """Return what was last said by each channel that didn't take something, and about events."""
+    said = {each.channel: each.error for message in messages for each in message.deliveries if each.error}
+    errors = [cursor.error for cursor in behind if cursor.error]
+    return [
+        *((style.show(channel), style.show(error or "")) for channel, error in said.items()),
+        *(("events", style.show(error)) for error in errors[:1]),
+    ]
 
 
 def _lay_message(
@@ -88,10 +96,9 @@ def _lay_message(
         Cell(show_ago(message.created_at_ms, now_ms), Hue.DIM),
     ]
     if not message.deliveries:
-        yield [*lead, "", "not sent yet" if message.finished_at_ms is None else "for no channel", ""]
+        yield [*lead, "", "not sent yet" if message.finished_at_ms is None else "for no channel"]
     for number, each in enumerate(message.deliveries):
-        told = [style.show(each.channel), _say_state(each, now_ms), style.show(each.error or "")]
-        yield [*(lead if number == 0 else ("", "", "")), *told]
+        yield [*(lead if number == 0 else ("", "", "")), style.show(each.channel), _say_state(each, now_ms)]
 
 
 def _say_state(delivery: Delivery, now_ms: int) -> str:
