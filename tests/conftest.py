@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 SEEDS = 2_000
@@ -13,6 +15,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--seed", type=int, default=None, help="simulate this seed alone")
     group.addoption("--seeds", type=int, default=SEEDS, help=f"simulate so many seeds (default {SEEDS})")
     group.addoption("--soak", action="store_true", help="make the long runs as well")
+
+
+def pytest_configure() -> None:
+    """Let no test be spoken to as if a runner of CI read it, also where one does."""
+    os.environ.pop("GITHUB_ACTIONS", None)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

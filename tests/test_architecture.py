@@ -27,11 +27,12 @@ ALLOWED = {
     "errors": set[str](),
     "dataclass": set[str](),
     "hashing": set[str](),
+    "workflow": set[str](),
     "core": {"core", "errors"},
     "schemas": {"schemas"},
     **{name: {name, "schemas", "core", "errors"} for name in NEIGHBOURS},
     "alerts": {"alerts", "documents", "core", "errors"},
-    "tools": {"tools", "schemas", "secrets.masking", "core", "errors"},
+    "tools": {"tools", "schemas", "secrets.masking", "workflow", "core", "errors"},
     "sandbox": {"sandbox", "tools.api", "core.canonical", "errors"},
     "engine": {"engine", "core", "errors", "log.base", "tools.base"},
     "config": {"config", "secrets.sources", "core", "errors"},
@@ -69,6 +70,7 @@ ALLOWED = {
         "spec",
         "secrets.masking",
         "sandbox",
+        "workflow",
         "",
     },
     "__init__": {"app", "driving", "engine.ending", "engine.settings", "core", "errors", "log.base", "tools.api"},
@@ -80,7 +82,8 @@ ALLOWED = {
 `templates` holds what `init` copies, which sees what any project's plugins see. The sandbox is what plugins act on, so
 it sees what plugins see and no more. `schemas` holds what the loader and the tools both check of JSON Schema, for
 neighbours never import each other. What tools give back is masked before anybody else sees it, so `tools` may import
-the masking of secrets, and nothing that resolves them.
+the masking of secrets, and nothing that resolves them. `workflow` knows what a runner of CI obeys, which text of tools
+and text of ours must both not be.
 """
 
 EVERYWHERE = {"dataclass", "hashing"}

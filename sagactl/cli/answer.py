@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,10 @@ def write_error(error: SagactlError, settings: Globals) -> None:
     from sagactl.cli.views.error import write_error as make_error_document
 
     write_line(sys.stderr, _text_of(error, settings))
+    if "GITHUB_ACTIONS" in os.environ:
+        from sagactl.cli.ci import tell_error
+
+        tell_error(error, settings)
     if settings.output is not Output.TEXT:
         write_document(make_error_document(error))
 

@@ -49,6 +49,7 @@ WITH_VALUE: Final = frozenset(
     {"-C", "-i", "-o", "--color", "--directory", "--example", "--format", "--heartbeat", "--idempotency-key", "--input"}
     | {
         "--inputs",
+        "--junit",
         "--keep",
         "--limit",
         "--log",

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final, Protocol, Self
 
+from sagactl import workflow
 from sagactl.cli.modes import Mode, choose_mode
 from sagactl.cli.options import Globals, Output
 from sagactl.cli.session import local_zone, now_ms, style_of
@@ -21,6 +22,7 @@ from sagactl.cli.streams import answer_stream, find_descriptor, write_line, writ
 from sagactl.cli.views.progress import Progress
 from sagactl.cli.views.stopping import say_stopping
 from sagactl.cli.views.style import Style
+from sagactl.cli.views.text import safe
 from sagactl.core.records import Operation
 from sagactl.core.saga import GRACE_MS
 from sagactl.engine.settings import Committed
@@ -134,6 +136,26 @@ class PlainDisplay(NoDisplay):
                 wait = max(0.001, self._spoke_at + quiet - time.monotonic())
 
 
+class GroupedDisplay(PlainDisplay):
+    """Lines that a runner of CI folds into a group under the name of the first run."""
+
+    _is_begun = False
+
+    def __exit__(self, *error: object) -> None:
+        """End the group."""
+        super().__exit__(*error)
+        if self._is_begun:
+            write_line(sys.stderr, workflow.make_command("endgroup"), is_command=True)
+
+    def show(self, committed: Committed) -> None:
+        """Write the lines that a batch is worth, below the group's name."""
+        if not self._is_begun:
+            self._is_begun = True
+            title = safe(f"{committed.saga.name} {committed.run_id}")
+            write_line(sys.stderr, workflow.make_command("group", title), is_command=True)
+        super().show(committed)
+
+
 class LiveDisplay:
     """A picture on the terminal behind stderr."""
 
@@ -208,4 +230,5 @@ def make_display(settings: Globals, *, is_watching: bool = False, grace_ms: int 
     if mode is Mode.LIVE and not (settings.output is Output.JSONL and answer_stream().isatty()):
         return LiveDisplay(settings, grace_ms=grace_ms, is_watching=is_watching)
     progress = Progress(style=style_of(sys.stderr, settings), tz=local_zone(), verbosity=settings.verbose)
-    return PlainDisplay(progress, heartbeat_seconds=settings.heartbeat_seconds)
+    make = GroupedDisplay if workflow.is_listening() else PlainDisplay
+    return make(progress, heartbeat_seconds=settings.heartbeat_seconds)

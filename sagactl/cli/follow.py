@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Final
@@ -117,12 +118,21 @@ def code_of_ending(ending: Ending, signal_code: ExitCode | None) -> ExitCode:
 
 
 def write_ending(session: Session, ending: Ending, last: Committed) -> None:
-    """Write the answer: the report, or the run as a document."""
+    """Write the answer: the report, or the run as a document; and tell a runner of CI."""
+    tell_runner(session, ending, last)
     if session.output is Output.TEXT:
         if session.settings.quiet < 2:
             write_line(answer_stream(), render_report(make_scene(session, last.saga, last.state), ending))
         return
     write_document(write_run(last.saga, last.state))
+
+
+def tell_runner(session: Session, ending: Ending, last: Committed) -> None:
+    """Tell a runner of CI, where there is one, what became of a run."""
+    if "GITHUB_ACTIONS" in os.environ:
+        from sagactl.cli.ci_run import tell_run
+
+        tell_run(session, ending, last)
 
 
 def make_scene(session: Session, saga: Saga, state: RunState) -> Scene:

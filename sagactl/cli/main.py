@@ -198,10 +198,11 @@ def _report(raised: Exception, settings: Globals) -> int:
     if settings.debug:
         import traceback
 
+        from sagactl.cli.streams import write_line
         from sagactl.secrets.masking import KNOWN
 
         # As one text: the streams mask as well, but only what stands in one piece.
-        sys.stderr.write(KNOWN.mask("".join(traceback.format_exception(raised))))
+        write_line(sys.stderr, KNOWN.mask("".join(traceback.format_exception(raised)).rstrip()))
     error = _name_error(raised)
     write_error(error, settings)
     return int(error.exit_code)

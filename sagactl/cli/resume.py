@@ -12,10 +12,12 @@ from sagactl.cli.answer import write_document
 from sagactl.cli.follow import (
     code_of_ending,
     drive,
+    tell_runner,
     worst_of,
     write_ending,
     write_logged_run,
 )
+from sagactl.cli.junit import Junit, JunitOption, junit_report
 from sagactl.cli.options import Output, make_app
 from sagactl.cli.select import select_run
 from sagactl.cli.session import Session, open_session
@@ -37,6 +39,7 @@ def resume(
     everything: Annotated[bool, typer.Option("--all", help="Every run that is not at rest.")] = False,
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Don't stay for timers; end with 12.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be called next.")] = False,
+    junit: JunitOption = None,
 ) -> int:
     """Carry on with a run that was interrupted, from its log.
 
@@ -59,12 +62,14 @@ def resume(
             from sagactl.cli.dry_run import show_foresight
 
             return show_foresight(session, select_run(session.app.log(read_only=True), run), None)
-        if run is None:
-            return _resume_all(session, waits=not no_wait)
-        return _resume_one(session, select_run(session.app.log(), run, changes=True), waits=not no_wait)
+        with junit_report(session, junit) as report:
+            if run is None:
+                return _resume_all(session, report, waits=not no_wait)
+            return _resume_one(session, select_run(session.app.log(), run, changes=True), report, waits=not no_wait)
 
 
-def _resume_one(session: Session, row: RunRow, *, waits: bool) -> int:
+def _resume_one(session: Session, row: RunRow, report: Junit, *, waits: bool) -> int:
+    report.run_ids[row.run_id] = None
     driver = session.app.driver(replace(session.app.settings, waits_for_timers=waits))
     endings, follower, code = drive(session, driver, lambda: driver.resume(row.run_id))
     if row.run_id in follower.latest:
@@ -74,13 +79,14 @@ def _resume_one(session: Session, row: RunRow, *, waits: bool) -> int:
     return code_of_ending(endings[row.run_id], code)
 
 
-def _resume_all(session: Session, *, waits: bool) -> int:
+def _resume_all(session: Session, report: Junit, *, waits: bool) -> int:
     """Drive all that is unfinished; one bad run never keeps the others from going on (V6)."""
     driver = session.app.driver(replace(session.app.settings, waits_for_timers=waits))
     failed: list[ExitCode] = []
 
     def take_over() -> None:
         for run_id in session.app.log().unfinished():
+            report.run_ids[run_id] = None
             _resume(session, driver, run_id, failed)
 
     endings, follower, code = drive(session, driver, take_over)
@@ -95,6 +101,8 @@ def _resume_all(session: Session, *, waits: bool) -> int:
             write_line(answer_stream(), "nothing to resume")
     else:
         seen = [follower.latest[run_id] for run_id in endings]
+        for each in seen:
+            tell_runner(session, endings[each.run_id], each)
         write_document(write_list(RUNS_SCHEMA, [write_run(each.saga, each.state) for each in seen]))
     return worst_of([*failed, *_codes(endings, code)])
 

@@ -12,6 +12,7 @@ from sagactl.app import guard_stdout
 from sagactl.cli.answer import write_document
 from sagactl.cli.follow import code_of_ending, code_of_status, drive, write_ending, write_logged_run
 from sagactl.cli.inputs import read_inputs
+from sagactl.cli.junit import Junit, JunitOption, junit_report
 from sagactl.cli.operate import wait_while_driven
 from sagactl.cli.options import Output, make_app
 from sagactl.cli.session import Session, now_ms, open_session
@@ -40,6 +41,7 @@ def run(
         str | None, typer.Option("--idempotency-key", help="The same key is the same run, for ever.")
     ] = None,
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Don't stay for timers; end with 12.")] = False,
+    junit: JunitOption = None,
 ) -> int:
     """Start a saga and follow it to its end.
 
@@ -49,25 +51,28 @@ def run(
       sagactl run onboarding -i email=ada@example.com -i amount:=4900
 
       sagactl run sagas/onboarding.yaml --inputs input.json -o json
+
+      sagactl run onboarding --inputs input.json --junit results.xml
     """
     guard_stdout()
     path = Path(file) if Path(file).is_file() else None
-    with open_session(context, path) as session:
+    with open_session(context, path) as session, junit_report(session, junit) as report:
         value = read_inputs(inputs or [], inputs_file)
         checked = session.app.load_to_run(session.app.find_saga(file))
         if checked.warnings and session.shows_progress:
             noun = "warning" if checked.warnings == 1 else "warnings"
             session.say(f"{checked.warnings} {noun}: sagactl validate {checked.saga.source}")
         session.warn_of_secrets(checked.saga)
-        return _start(session, checked.saga, value, idempotency_key, waits=not no_wait)
+        return _start(session, checked.saga, value, idempotency_key, report, waits=not no_wait)
 
 
-def _start(session: Session, saga: Saga, value: Json, key: str | None, *, waits: bool) -> int:
+def _start(session: Session, saga: Saga, value: Json, key: str | None, report: Junit, *, waits: bool) -> int:
     driver = session.app.driver(replace(session.app.settings, waits_for_timers=waits))
     started: list[str] = []
 
     def take_over() -> None:
         started.append(driver.start(saga, value, key=key))
+        report.run_ids[started[0]] = None
 
     try:
         endings, follower, signal_code = drive(session, driver, take_over)

@@ -18,6 +18,7 @@ from sagactl.cli.options import Globals, Output
 from sagactl.cli.streams import answer_stream, supports_unicode
 from sagactl.cli.views.style import WIDTH_MIN, Style
 from sagactl.dataclass import dataclass
+from sagactl.errors import InvalidError
 
 if TYPE_CHECKING:
     from sagactl.core.saga import Saga
@@ -70,7 +71,21 @@ def open_session(context: typer.Context, file: Path | None = None) -> Iterator[S
     """Give the session of a command; *file* is the saga that helps to find the project."""
     settings = context.ensure_object(Globals)
     with open_project(settings.directory, log=settings.log, file=file) as project:
-        yield Session(settings, project)
+        session = Session(settings, project)
+        try:
+            yield session
+        except InvalidError as error:
+            _tell_problems(session, error)
+            raise
+
+
+def _tell_problems(session: Session, error: InvalidError) -> None:
+    """Tell a runner of CI where in its files a saga is wrong, while it is known where the project lies."""
+    problems = getattr(error, "problems", None)
+    if problems is not None and "GITHUB_ACTIONS" in os.environ:
+        from sagactl.cli.ci import tell_problems
+
+        tell_problems(session.settings, problems, session.app.config.project)
 
 
 def style_of(stream: IO[str], settings: Globals) -> Style:

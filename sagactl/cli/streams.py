@@ -13,13 +13,18 @@ def answer_stream() -> IO[str]:
     return sys.stdout
 
 
-def write_line(stream: IO[str], text: str) -> bool:
+def write_line(stream: IO[str], text: str, *, is_command: bool = False) -> bool:
     """Write *text* and a line end, and tell whether somebody may still read them.
 
-    Characters that the stream can't hold are escaped. A reader that has gone away, or a full disk behind the stream, is
-    no failure of a run: what it would have been told goes nowhere from then on.
+    Where a runner of CI reads, nothing is a command to it but what *is_command*. Characters that the stream can't hold
+    are escaped. A reader that has gone away, or a full disk behind the stream, is no failure of a run: what it would
+    have been told goes nowhere from then on.
     """
     encoding = getattr(stream, "encoding", None) or "utf-8"
+    if not is_command and "GITHUB_ACTIONS" in os.environ:
+        from sagactl import workflow
+
+        text = workflow.tame(text) if workflow.is_read() else text
     try:
         stream.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
         stream.flush()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +11,7 @@ import typer
 
 from sagactl.app import guard_stdout
 from sagactl.cli.answer import write_document
+from sagactl.cli.junit import Junit, JunitOption, junit_report
 from sagactl.cli.options import Output, make_app
 from sagactl.cli.session import Session, open_session
 from sagactl.cli.streams import answer_stream, write_line
@@ -29,6 +31,7 @@ def validate(
         list[str] | None, typer.Argument(metavar="FILE…", help="Saga files or names; all of sagas/ by default.")
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Take warnings for errors.")] = False,
+    junit: JunitOption = None,
 ) -> int:
     """Check saga files against the format and the tools; nothing is called.
 
@@ -36,12 +39,18 @@ def validate(
       sagactl validate
 
       sagactl validate sagas/onboarding.yaml --strict
+
+      sagactl validate --junit problems.xml
     """
     guard_stdout()
     first = Path(files[0]) if files and Path(files[0]).is_file() else None
-    with open_session(context, first) as session:
+    with open_session(context, first) as session, junit_report(session, junit) as report:
         paths = [session.app.find_saga(name) for name in files or ()] or _all_sagas(session)
-        found = [problem for path in paths for problem in _check(session, path)]
+        found = [problem for path in paths for problem in _check(session, path, report, strict=strict)]
+        if found and "GITHUB_ACTIONS" in os.environ:
+            from sagactl.cli.ci import tell_problems
+
+            tell_problems(session.settings, found, session.app.config.project)
         if session.output is not Output.TEXT:
             write_document(write_problems(found, files=len(paths)))
         elif not found:
@@ -58,17 +67,19 @@ def _all_sagas(session: Session) -> list[Path]:
     return paths
 
 
-def _check(session: Session, path: Path) -> list[Problem]:
+def _check(session: Session, path: Path, report: Junit, *, strict: bool) -> list[Problem]:
+    from sagactl.cli.views.junit import make_problem_suite
     from sagactl.spec.problem import InvalidSagaError
 
     try:
         loaded = session.app.load_saga(path)
+        file, problems, text = loaded.saga.source or str(path), list(loaded.warnings), loaded.source_text
+        session.warn_of_secrets(loaded.saga)
     except InvalidSagaError as error:
-        _write_problems(session, error.problems, error.source_text)
-        return list(error.problems)
-    _write_problems(session, loaded.warnings, loaded.source_text)
-    session.warn_of_secrets(loaded.saga)
-    return list(loaded.warnings)
+        file, problems, text = error.file, list(error.problems), error.source_text
+    _write_problems(session, problems, text)
+    report.suites.append(make_problem_suite(file, problems, strict=strict))
+    return problems
 
 
 def _write_problems(session: Session, problems: Sequence[Problem], text: str) -> None:

@@ -1,9 +1,9 @@
 """Descriptors 1 and 2 taken away from what writes past Python: C code, `os.write`, child processes.
 
 Both lead into a pipe. A thread reads it and passes the text on to the real stderr: decoded, with every character that
-a terminal would obey shown as an escape, without secrets, and only so much of it. Nothing of what it does can hold a
-tool up for long or fail: a reader of stderr that has stopped or gone away loses text, and the pipe is emptied all the
-same.
+a terminal or a runner of CI would obey shown as an escape, without secrets, and only so much of it. Nothing of what it
+does can hold a tool up for long or fail: a reader of stderr that has stopped or gone away loses text, and the pipe is
+emptied all the same.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import os
 import threading
 from typing import Final
 
+from sagactl import workflow
 from sagactl.secrets.masking import KNOWN
 
 SHOWN_BYTES_MAX: Final = 1_048_576
@@ -59,6 +60,7 @@ class Drain:
         self._room_bytes = SHOWN_BYTES_MAX
         self._is_full = False
         self._held = ""
+        self._tamer = workflow.Tamer() if workflow.is_read() else None
         self._patience_seconds = STALLED_SECONDS
         self._pid = os.getpid()
         self._reader = _take_descriptors()
@@ -113,7 +115,9 @@ class Drain:
         """Write *text*, as far as there is room."""
         if self._is_full or not text:
             return
-        data = show_controls(text).encode(self._encoding, "backslashreplace")
+        shown = show_controls(text)
+        shown = shown if self._tamer is None else self._tamer.feed(shown)
+        data = shown.encode(self._encoding, "backslashreplace")
         self._is_full = len(data) > self._room_bytes
         if self._is_full:
             data = data[: self._room_bytes] + _CUT.encode()

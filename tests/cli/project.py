@@ -45,7 +45,7 @@ class Project:
 
     def environment(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
         """Return the environment of a command: ours, without settings that a developer may have."""
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith("SAGACTL_")}
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(("SAGACTL_", "GITHUB_"))}
         return {**inherited, "PYTHONPATH": str(ROOT), "COLUMNS": "80", **self.environ, **(extra or {})}
 
     def run(self, *arguments: str, extra: Mapping[str, str] | None = None, timeout: float = 60) -> Result:

@@ -59,6 +59,7 @@ def _release(world: Repositories) -> tuple[Result, dict[str, str]]:
         "STORE": "../store",
         "GITHUB_OUTPUT": str(outputs),
         "GITHUB_REF_NAME": "main",
+        "GITHUB_ACTIONS": "true",
         "CI": "true",
     }
     done = subprocess.run(
@@ -70,7 +71,9 @@ def _release(world: Repositories) -> tuple[Result, dict[str, str]]:
         check=False,
         stdin=subprocess.DEVNULL,
     )
-    pairs = dict(line.split("=", 1) for line in outputs.read_text().splitlines())
+    written = outputs.read_text()
+    pairs = dict(re.findall(r"^(\w+)=(.*)$", written, re.MULTILINE))
+    pairs |= {name: value for name, _, value in re.findall(r"^(\w+)<<(\w+)\n(.*)\n\2$", written, re.MULTILINE)}
     return Result(done.returncode, done.stdout, done.stderr), pairs
 
 
