@@ -56,9 +56,10 @@ def say_status(row: RunRow, now_ms: int) -> str:
         case RunStatus.SUCCEEDED:
             return status
         case _:
-            why = name_cause(row.cause, row.failed_step)
+            why = "" if row.cause == row.waiting_for else name_cause(row.cause, row.failed_step)
             text = f"{status}, {why}" if why and why != status else status
-            return text + (_say_waiting(row, now_ms) if row.direction is Direction.COMPENSATION else "")
+            waiting = _say_waiting(row, now_ms) if row.direction is Direction.COMPENSATION else ""
+            return text + (f", waiting{waiting}" if waiting.startswith(" ") else waiting)
 
 
 def _say_waiting(row: RunRow, now_ms: int) -> str:

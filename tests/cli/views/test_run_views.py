@@ -9,13 +9,14 @@ from sagactl.cli.views.documents import write_run
 from sagactl.cli.views.log import LogFilter, follow_line, render_log
 from sagactl.cli.views.progress import Progress
 from sagactl.cli.views.report import render_report
+from sagactl.cli.views.runs import say_status
 from sagactl.cli.views.show import render_run
 from sagactl.cli.views.style import Style
 from sagactl.cli.views.text import width_of
 from sagactl.core.answer import Answer
 from sagactl.core.canonical import Json
 from sagactl.core.left import find_left
-from sagactl.core.records import Direction, Operation, OutcomeKind, Request, Resolution, Verb
+from sagactl.core.records import Cause, Direction, Operation, OutcomeKind, Request, Resolution, RunStatus, Verb
 from sagactl.core.saga import Saga
 from sagactl.core.state import RunState
 from sagactl.engine.ending import Why
@@ -276,3 +277,13 @@ def test_views_change_nothing() -> None:
         write_run(stage.saga, stage.state)
         assert stage.state == same.state
         assert isinstance(stage.state, RunState)
+
+
+def test_a_rollback_that_waits_says_once_for_what() -> None:
+    """E16, E19: what is missing is the cause as well; a timer is named beside the cause."""
+    row = rolled_back().row()
+    back = replace(row, status=RunStatus.ROLLING_BACK, direction=Direction.COMPENSATION, failed_step="deposit")
+    secret = replace(back, cause=Cause.MISSING_SECRET, waiting_for="missing_secret", waiting_until_ms=None)
+    timer = replace(back, cause=Cause.STEP_FAILED, waiting_for="timer", waiting_until_ms=13_000)
+    assert say_status(secret, 1_000) == "rolling back, waiting for missing secret"
+    assert say_status(timer, 1_000) == "rolling back, at deposit, waiting for timer, 12s"
