@@ -54,6 +54,14 @@ class Config:
         """Return the folder where sagas that were checked are kept."""
         return self._beside_log() / CHECKED_FOLDER
 
+    def find_secret(self, name: str) -> tuple[Source, str]:
+        """Return where the value of a secret is read now, and where that was said."""
+        from sagactl.secrets.sources import choose_source
+
+        source = choose_source(name, self.secrets, os.environ)
+        is_overridden = source is not self.secrets.get(name)
+        return source, "environment" if is_overridden else self.origins.get(f"secrets.{name}", "default")
+
     def _beside_log(self) -> Path:
         log = _default_log(None, os.environ) if "://" in self.log else Path(self.log).expanduser()
         return log.absolute().parent
@@ -96,8 +104,11 @@ def load_config(
     origins: dict[str, str] = {}
     for origin, layer in layers:
         for key, value in layer.items():
+            if key == "secrets":
+                for name in value:  # each of them is a setting of its own
+                    origins.setdefault(f"secrets.{name}", origin)
             if key == "secrets" and key in values:
-                values[key] = {**value, **values[key]}  # each of them is a setting of its own
+                values[key] = {**value, **values[key]}
             elif key not in values:
                 values[key], origins[key] = value, origin
     if "log" not in values:
@@ -136,16 +147,20 @@ def _as_integer(text: str) -> object:
 
 
 def _from_files(project: Path | None, environ: Mapping[str, str]) -> list[tuple[str, dict[str, Any]]]:
-    layers = []
-    if project is not None:
-        for name, path in (("sagactl.toml", ()), ("pyproject.toml", ("tool", "sagactl"))):
-            if (project / name).is_file():
-                layers.append(("project", _read_toml(project / name, path)))
+    return [
+        (origin, _read_toml(file, ("tool", "sagactl") if file.name == "pyproject.toml" else ()))
+        for origin, file in find_files(project, environ)
+    ]
+
+
+def find_files(project: Path | None, environ: Mapping[str, str] | None = None) -> list[tuple[str, Path]]:
+    """Return the files that settings are read from, the first one first, each with what it is: `project` or `user`."""
+    environ = os.environ if environ is None else environ
+    names = () if project is None else ("sagactl.toml", "pyproject.toml")
+    found = [("project", project / name) for name in names if project is not None and (project / name).is_file()]
     home = environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
     user = Path(home) / "sagactl" / "sagactl.toml"
-    if user.is_file():
-        layers.append(("user", _read_toml(user, ())))
-    return layers
+    return [*found, ("user", user)] if user.is_file() else found
 
 
 def _read_toml(file: Path, path: tuple[str, ...]) -> dict[str, Any]:

@@ -39,6 +39,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "outbox": Entry("Maintain", "Alerts and events: what waits to be sent, and sending it.", is_group=True),
     "verify": Entry("Maintain", "Recompute the hash chain of the log.", ("RUN",)),
     "prune": Entry("Maintain", "Delete old runs that have ended."),
+    "config": Entry("Maintain", "Each setting, and where it came from."),
     "schema": Entry("Maintain", "The JSON Schema of saga files, for editors."),
     "sandbox": Entry("Maintain", "See or reset what the sandbox plugins have done.", is_group=True),
     "completion": Entry("Maintain", "A script that completes commands, runs and sagas in your shell.", ("SHELL",)),
