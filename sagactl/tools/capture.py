@@ -7,7 +7,7 @@ Python streams are all that routers see. `protect_stdout` closes the other doors
 to C code and to child processes; a command that calls tools opens with it. From then on the real stdout and stderr are
 known by other numbers, and to routers only, and they belong to our own threads outside calls: whatever thread a tool
 leaves behind writes to descriptor 2. A program that embeds us keeps its descriptors, and its threads print where they
-did. Secrets are masked in all that passes here, but for what such a program prints itself.
+did. Secrets are masked in all that passes here, but for our own answer and what such a program prints itself.
 """
 
 from __future__ import annotations
@@ -182,7 +182,8 @@ class _Router(io.TextIOBase):
         elif self._is_stray() and self._inherited is not None:
             os.write(_DESCRIPTORS["stderr"], str.encode(text, errors="backslashreplace"))
         elif target is not None:
-            is_masked = self._inherited is not None or self._is_stray()
+            # Our own answer is made of what was masked when it was recorded; digits in it must stay what they are.
+            is_masked = self._is_stray() or (self._inherited is not None and not self._is_answer)
             target.write(KNOWN.mask(text) if is_masked else text)
         return len(text)
 
