@@ -20,7 +20,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "init": Entry("Author", "Make a project with an example to play with.", ("DIR",)),
     "validate": Entry("Author", "Check saga files; call nothing.", ("FILE…",)),
     "plan": Entry("Author", "Every call of a run, and what a failure would undo; call nothing.", ("FILE",)),
-    "graph": Entry("Author", "The steps as a picture: text, Mermaid or DOT.", ("FILE",)),
+    "graph": Entry("Author", "The steps of a saga or a run as a picture: text, Mermaid or DOT.", ("FILE",)),
     "tools": Entry("Author", "List what steps can call, or show one tool.", ("TOOL",)),
     "run": Entry("Operate", "Start a saga and follow it to its end.", ("FILE",)),
     "resume": Entry("Operate", "Carry on with a run that was interrupted, or with --all of them.", ("RUN",)),

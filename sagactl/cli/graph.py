@@ -1,4 +1,4 @@
-"""`sagactl graph FILE`: the steps of a saga as a picture; nothing is called."""
+"""`sagactl graph FILE`: the steps of a saga, or of a run, as a picture; nothing is called."""
 
 from __future__ import annotations
 
@@ -10,9 +10,19 @@ import typer
 from sagactl.app import guard_stdout
 from sagactl.cli.answer import write_document
 from sagactl.cli.options import Output, make_app
-from sagactl.cli.session import open_session
+from sagactl.cli.select import select_run
+from sagactl.cli.session import Session, open_session
 from sagactl.cli.streams import answer_stream, write_line
-from sagactl.cli.views.graph import Format, draw, render_dot, render_graph, render_mermaid, write_graph
+from sagactl.cli.views.graph import (
+    Format,
+    Picture,
+    draw,
+    draw_run,
+    render_dot,
+    render_graph,
+    render_mermaid,
+    write_graph,
+)
 from sagactl.errors import ExitCode, UsageError
 
 app = make_app()
@@ -21,25 +31,36 @@ app = make_app()
 @app.command()
 def graph(
     context: typer.Context,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A saga file, or the name of a saga in sagas/.")],
+    file: Annotated[
+        str | None, typer.Argument(metavar="FILE", help="A saga file, or the name of a saga in sagas/.")
+    ] = None,
+    run: Annotated[
+        str | None, typer.Option("--run", metavar="RUN", help="Instead: a run, with how each step stands.")
+    ] = None,
     form: Annotated[Format | None, typer.Option("--format", help="How the graph is written.")] = None,
 ) -> int:
     """Show the steps of a saga as a picture: which needs which, what undoes each, where the pivot is.
 
+    With --run it is the saga that the run is bound to, and each step has its status, in words and in colour.
+
     Examples:
       sagactl graph onboarding
+
+      sagactl graph --run @latest
 
       sagactl graph onboarding --format mermaid
 
       sagactl graph onboarding --format dot > onboarding.dot
     """
     guard_stdout()
-    path = Path(file) if Path(file).is_file() else None
+    if (file is None) == (run is None):
+        raise UsageError("graph takes a saga file, or --run and a run", hint="sagactl graph --run @latest")
+    path = Path(file) if file is not None and Path(file).is_file() else None
     with open_session(context, path) as session:
         if form is not None and session.output is not Output.TEXT:
-            raise UsageError(f"--format {form} is text: leave out -o {session.output}", hint=f"sagactl graph {file}")
-        loaded = session.app.load_saga(session.app.find_saga(file))
-        picture = draw(loaded.saga)
+            hint = f"sagactl graph {file or f'--run {run}'} -o json"
+            raise UsageError(f"--format {form} is text: leave out -o {session.output}", hint=hint)
+        picture = _draw(session, file, run)
         if session.output is not Output.TEXT:
             write_document(write_graph(picture))
         elif form is Format.MERMAID:
@@ -49,3 +70,11 @@ def graph(
         else:
             write_line(answer_stream(), render_graph(picture, session.style))
         return ExitCode.OK
+
+
+def _draw(session: Session, file: str | None, run: str | None) -> Picture:
+    if run is None:
+        assert file is not None, "one of the two is given"
+        return draw(session.app.load_saga(session.app.find_saga(file)).saga)
+    found = session.app.read(select_run(session.app.log(read_only=True), run).run_id)
+    return draw_run(found.saga, found.state)

@@ -35,7 +35,7 @@ DIGEST_LENGTH: Final = 12
 ITEMS_TOGETHER_MIN: Final = 6
 """Items of one step that stand alike are shown on one line when there are so many of them."""
 
-_STEP_MARKS: Final = {
+STEP_MARKS: Final = {
     StepStatus.PENDING: Mark.NOT_RUN,
     StepStatus.RUNNING: Mark.RUNNING,
     StepStatus.RETRYING: Mark.WAITING,
@@ -133,7 +133,7 @@ def _lay_group(scene: Scene, group: Sequence[StepRow]) -> Row:
     if len(group) > 1:
         place = f"{first.id}[{first.item}-{last.item}]"
         note = plural(len(group), "item") + (f", first: {note}" if note else "")
-    mark = _STEP_MARKS[first.status]
+    mark = STEP_MARKS[first.status]
     return [
         scene.style.show(place),
         marked(mark, plain(first.status), scene.style),

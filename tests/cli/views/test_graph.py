@@ -9,12 +9,15 @@ from dataclasses import replace
 
 import pytest
 
-from sagactl.cli.views.graph import Picture, draw, render_dot, render_graph, render_mermaid, write_graph
+from sagactl.cli.views.graph import Picture, draw, draw_run, render_dot, render_graph, render_mermaid, write_graph
 from sagactl.cli.views.spelling import spell
 from sagactl.cli.views.style import Style
 from sagactl.cli.views.text import width_of
-from sagactl.core.saga import StepClass
+from sagactl.core.saga import Saga, StepClass
+from sagactl.core.state import RunState
+from sagactl.core.summary import step_rows
 from tests.cli.views.scripted import onboarding, step
+from tests.cli.views.situations import SITUATIONS
 from tests.cli.views.test_golden import GOLDEN, STYLES, _compare
 from tests.cli.views.test_plan import chain
 
@@ -45,23 +48,34 @@ def _hostile() -> Picture:
     return Picture(HOSTILE, HOSTILE, nodes)
 
 
+def _run(name: str) -> Picture:
+    stage = SITUATIONS[name]()
+    return draw_run(stage.saga, stage.state)
+
+
 PICTURES: dict[str, Callable[[], Picture]] = {
     "onboarding": lambda: draw(onboarding()),
     "many side by side": _wide,
     "words of the languages": _keywords,
     "hostile names": _hostile,
     "a chain": lambda: draw(chain(3)),
+    "a run that failed": lambda: _run("rolled_back"),
+    "a run that is stuck": lambda: _run("undo_failed"),
+    "a run with items": lambda: _run("many_items"),
 }
 STRING = r'"(?:[^"\\\x00-\x1f]|\\["\\n])*"'
+FILL = r'fillcolor="#[0-9a-f]{6}", color="#[0-9a-f]{6}"'
 DOT_LINE = re.compile(
     rf"digraph {STRING} \{{|\}}|    node \[shape=box\];"
-    rf'|    {STRING} \[label={STRING}(?:, shape=octagon, penwidth=3|, style="rounded,dashed")?\];'
+    rf"|    {STRING} \[label={STRING}(?:, shape=octagon, penwidth=3)?"
+    rf'(?:, style=filled, {FILL}|, style="rounded,dashed")?\];'
     rf"|    {STRING} -> {STRING}(?: \[style=dotted\])?;"
 )
 LABEL = r'"(?:[A-Za-z0-9 ._-]|#\d+;|<br/>)*"'
 MERMAID_LINE = re.compile(
     rf"%% saga [ -~]*|flowchart TD|    step_\w+(?:\[{LABEL}\]|\{{\{{{LABEL}\}}\}})|    undo_\w+\(\[{LABEL}\]\)"
-    r"|    step_\w+ --> step_\w+|    step_\w+ -\.-> undo_\w+|    style step_\w+ stroke-width:4px",
+    r"|    step_\w+ --> step_\w+|    step_\w+ -\.-> undo_\w+|    style step_\w+ stroke-width:4px"
+    r"|    class step_\w+ is_\w+|    classDef is_\w+ fill:#[0-9a-f]{6},stroke:#[0-9a-f]{6},color:#1f2328",
     re.ASCII,
 )
 
@@ -107,3 +121,23 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
         assert not set("\x1b\u202e") & set(text)
         for line in text.splitlines():
             assert width_of(line) <= width, (name, line)
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_every_status_of_a_run_is_said_in_words(name: str) -> None:
+    """Decision: nothing is said by colour alone: each step's status stands in every form of the picture."""
+    picture = _run(name)
+    assert {node.id for node in picture.nodes} == {row.id for row in step_rows(*_stage_of(name))}
+    document = json.loads(spell(write_graph(picture)))["graph"]
+    for node, written in zip(picture.nodes, document["nodes"], strict=True):
+        assert node.status is not None
+        assert written["status"] == node.status.value
+        assert node.marks[-1] == node.status.value.replace("_", " ")
+        assert f"class step_{node.id} is_{node.status}" in render_mermaid(picture)
+    for line in [*render_dot(picture).splitlines(), *render_mermaid(picture).splitlines()]:
+        assert DOT_LINE.fullmatch(line) or MERMAID_LINE.fullmatch(line), line
+
+
+def _stage_of(name: str) -> tuple[Saga, RunState]:
+    stage = SITUATIONS[name]()
+    return stage.saga, stage.state
