@@ -18,7 +18,7 @@ from sagactl.core.outbox import Sent
 from sagactl.core.records import Decision, Disposition, Ended, Operator, Record, StepDecided
 from sagactl.errors import SagactlError
 
-END_SECONDS: Final = 2.0
+END_SECONDS: Final = 5.0
 """How long the end of a program waits for what is being sent."""
 
 PAUSE_SECONDS: Final = 0.2
@@ -46,7 +46,8 @@ class Courier:
 
     def note(self, run_id: str, records: Iterable[Record]) -> None:
         """Take note of records that are durable now; costs next to nothing where they are no news."""
-        is_alerting = self._is_news(run_id, records)
+        is_first = not self._threads  # what an earlier process left waits in the log
+        is_alerting = self._is_news(run_id, records) or is_first
         woken = [lane for lane in self._lanes if is_alerting or not isinstance(lane, AlertLane)]
         if not woken:
             return
@@ -93,10 +94,10 @@ class Courier:
         try:
             return lane.work(_ignore, self._is_over)
         except SagactlError as error:
-            if not self._is_closing:
-                logging.getLogger("sagactl").debug("%s can't be sent now: %s", lane.name, error)
+            logging.getLogger("sagactl").debug("%s can't be sent now: %s", lane.name, error)
         except Exception:
-            logging.getLogger("sagactl").exception("sending to %s failed", lane.name)
+            if not self._is_closing:  # later everything around may be gone already
+                logging.getLogger("sagactl").exception("sending to %s failed", lane.name)
         return self._now_ms() + int(TROUBLE_SECONDS * 1000)
 
     def _wait(self, lane: Lane, due_ms: int | None) -> None:
@@ -119,6 +120,15 @@ class Courier:
             self._condition.notify_all()
         for thread in self._threads:
             thread.join(max(0.0, self._ends_at - time.monotonic()))
+        for lane, thread in zip(self._lanes, self._threads, strict=False):
+            if thread.is_alive():
+                self._let_go(lane)
+
+    def _let_go(self, lane: Lane) -> None:
+        try:
+            lane.let_go()
+        except SagactlError as error:
+            logging.getLogger("sagactl").debug("%s keeps its lease: %s", lane.name, error)
 
 
 def _ignore(sent: Sent) -> None:

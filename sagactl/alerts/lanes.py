@@ -47,6 +47,10 @@ class Lane(Protocol):
         """
         ...
 
+    def let_go(self) -> None:
+        """Let others send what is being sent here: the program ends, and with it whoever sends."""
+        ...
+
 
 class AlertLane:
     """Sends alerts to one channel."""
@@ -74,6 +78,7 @@ class AlertLane:
         self._now_ms = now_ms
         self._failures = 0
         self._rests_until_ms = 0
+        self._under_way: Message | None = None
 
     def note(self, run_id: str) -> None:
         """Take note: the outbox says which messages wait."""
@@ -91,8 +96,9 @@ class AlertLane:
     def _send(self, message: Message, tell: Callable[[Sent], None]) -> None:
         claimed = message.at(self.name)
         assert claimed is not None, "a claim is a delivery"
+        self._under_way = message
         try:
-            self._say(message)
+            self._say_safely(message)
         except SendError as error:
             self._failures += 1
             delivery = _after_failure(claimed, error, self._now_ms())
@@ -101,8 +107,31 @@ class AlertLane:
             self._failures, self._rests_until_ms = 0, 0
             delivery = Delivery(self.name, DeliveryState.DELIVERED, claimed.attempts, 0, self._now_ms())
         self._outbox.settle(message.number, delivery, self._channels, self._now_ms())
+        self._under_way = None
         due_ms = delivery.due_ms if delivery.state is DeliveryState.WAITING else None
         tell(Sent(self.name, message.id, message.run_id, delivery.error, due_ms))
+
+    def let_go(self) -> None:
+        """Let others send what is being sent here; see `Lane`."""
+        message = self._under_way
+        claimed = None if message is None else message.at(self.name)
+        if message is not None and claimed is not None:
+            given = replace(
+                claimed, state=DeliveryState.WAITING, due_ms=self._now_ms(), error="the program ended first"
+            )
+            self._outbox.settle(message.number, given, self._channels, self._now_ms())
+
+    def _say_safely(self, message: Message) -> None:
+        """Say it; a bug met there is a failed try like any other, so that no message keeps the others waiting."""
+        try:
+            self._say(message)
+        except SendError:
+            raise
+        except Exception as error:
+            import logging
+
+            logging.getLogger("sagactl").debug("the message %s can't be sent", message.id, exc_info=True)
+            raise SendError(f"a bug of sagactl or of a library: {type(error).__name__}") from error
 
     def _say(self, message: Message) -> None:
         document = self._compose(message)
@@ -157,6 +186,8 @@ class EventLane:
         self._is_for_all = is_for_all
         self._now_ms = now_ms
         self._noted: dict[str, None] = {}
+        self._has_looked = is_for_all
+        """What other processes left half-way was noted."""
         self._failures = 0
         self._rests_until_ms = 0
 
@@ -168,6 +199,9 @@ class EventLane:
         """Publish what is due; see `Lane`."""
         if self._rests_until_ms > self._now_ms():
             return self._rests_until_ms
+        if not self._has_looked:
+            self._has_looked = True
+            self._noted.update(dict.fromkeys(self._outbox.interrupted(self._key)))
         noted, self._noted = self._noted, {}
         due: dict[str, int] = {}
         while not due and not is_over():
@@ -188,6 +222,9 @@ class EventLane:
             self._noted.setdefault(run_id)
         return min(due.values(), default=None)
 
+    def let_go(self) -> None:
+        """Keep the runs that are being published for as long as their leases run: they must stay in order."""
+
     def _publish_pages(
         self, pages: Sequence[EventPage], tell: Callable[[Sent], None], is_over: Callable[[], bool]
     ) -> dict[str, int]:
@@ -197,7 +234,7 @@ class EventLane:
         trouble: SendError | None = None
         for page in pages:
             if trouble is not None or is_over() or self._now_ms() > until_ms:
-                due_ms = 0 if trouble is None else self._now_ms() + delay_ms(1)
+                due_ms = self._now_ms() + (0 if trouble is None else delay_ms(1))
                 seen.append(Seen(page.run_id, page.records[0][0] - 1, due_ms, page.attempts))
                 continue
             found, trouble = self._publish_page(page, tell, until_ms)
@@ -206,7 +243,7 @@ class EventLane:
         self._failures = 0 if trouble is None else self._failures + 1
         rest_ms = 0 if trouble is None else min(REST_MS_MAX, delay_ms(self._failures, trouble.retry_after_ms))
         self._rests_until_ms = self._now_ms() + rest_ms
-        return {each.run_id: each.due_ms for each in seen if each.due_ms > 0}
+        return {each.run_id: each.due_ms for each in seen if each.due_ms > self._now_ms()}
 
     def _publish_page(
         self, page: EventPage, tell: Callable[[Sent], None], until_ms: int

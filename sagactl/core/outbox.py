@@ -226,7 +226,7 @@ class EventPage:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A target has seen a run up to `seq`, and may be sent more at `due_ms`."""
+    """A target has seen a run up to `seq`, and may be sent more at `due_ms`; 0 where all that was claimed arrived."""
 
     run_id: str
     seq: int
@@ -283,6 +283,10 @@ class Outbox(Protocol):
         self, target: str, now_ms: int, *, records_max: int, run_ids: Sequence[str] | None
     ) -> list[EventPage]:
         """Return what *target* has not seen, of *run_ids* if given; nobody else gets those runs for `LEASE_MS`."""
+        ...
+
+    def interrupted(self, target: str) -> list[str]:
+        """Return runs that somebody has claimed for *target* and not finished: he is at it, failed, or was killed."""
         ...
 
     def settle_events(self, target: str, seen: Sequence[Seen]) -> None:

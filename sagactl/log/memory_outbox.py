@@ -143,6 +143,11 @@ class MemoryOutbox:
         found = self._cursors.get((target, row.run_id)) or Cursor(target, row.run_id, row.saga, 0, 0)
         return replace(found, head=row.seq)
 
+    def interrupted(self, target: str) -> list[str]:
+        """Return runs that somebody has claimed and not finished."""
+        with self._lock:
+            return [run_id for (name, run_id), each in self._cursors.items() if name == target and each.due_ms > 0]
+
     def settle_events(self, target: str, seen: Sequence[Seen]) -> None:
         """Write down how far *target* has seen runs."""
         with self._lock:

@@ -103,6 +103,13 @@ class SqliteOutbox:
         records = tuple((each.seq, each.record, each.hash) for each in stored)
         return EventPage(claim.run_id, claim.saga, records, claim.attempts)
 
+    def interrupted(self, target: str) -> list[str]:
+        """Return runs that somebody has claimed and not finished."""
+        query = "SELECT run_id FROM cursors WHERE target = ? AND due_ms > 0 ORDER BY due_ms LIMIT ?"
+        return self._store.read(
+            lambda connection: [run_id for (run_id,) in connection.execute(query, (target, _RUNS_MAX)).fetchall()]
+        )
+
     def settle_events(self, target: str, seen: Sequence[Seen]) -> None:
         """Write down how far *target* has seen runs."""
         self._write(partial(_move_cursors, target, seen))

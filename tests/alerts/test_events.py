@@ -208,6 +208,20 @@ def test_killed_between_an_event_and_its_mark(tmp_path: Path, receiver: Receiver
     assert len({post.id for post in receiver.posts}) == head
 
 
+def test_the_next_run_sends_what_an_earlier_one_left(tmp_path: Path, receiver: Receiver) -> None:
+    """What one process could not send, the next one of the project does, beside its own."""
+    receiver.answer = answer(503)
+    project = make_project(tmp_path, to_url(receiver.url))
+    assert project.run(*WELL, "-i", "email=a@example.com").code == 0
+    receiver.answer = take
+    receiver.posts.clear()
+    change(project, "UPDATE cursors SET due_ms = 1")
+    assert project.run(*WELL, "-i", "email=b@example.com").code == 0
+    assert by_run([post.json for post in receiver.posts]) == {
+        run_id: list(range(1, head + 1)) for run_id, head in heads(project).items()
+    }
+
+
 def test_a_file_that_cannot_be_written_stops_no_run(tmp_path: Path) -> None:
     """A target that is broken changes no run: the events wait, and the error is told."""
     project = make_project(tmp_path, 'file = "sagas/events.jsonl/x"')

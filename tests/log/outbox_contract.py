@@ -279,7 +279,9 @@ class OutboxContract:
         stored = list(log.read("run1"))
         assert first.records == tuple((each.seq, each.record, each.hash) for each in stored[:3])
         assert log.outbox.claim_events("a", NOW, records_max=3, run_ids=None) == []
+        assert (log.outbox.interrupted("a"), log.outbox.interrupted("b")) == (["run1"], [])
         log.outbox.settle_events("a", [Seen("run1", 3)])
+        assert log.outbox.interrupted("a") == []
         (second,) = log.outbox.claim_events("a", NOW, records_max=3, run_ids=["run1"])
         assert [seq for seq, _, _ in second.records] == [4]
         log.outbox.settle_events("a", [Seen("run1", 4)])

@@ -162,6 +162,8 @@ CREATE TABLE cursors (
   PRIMARY KEY (run_id, target)
 ) WITHOUT ROWID;
 
+CREATE INDEX cursors_unfinished ON cursors (target, due_ms) WHERE due_ms > 0;
+
 -- What calls printed, up to a limit for each run; total_bytes counts it.
 CREATE TABLE captured (
   number INTEGER PRIMARY KEY,
