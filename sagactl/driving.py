@@ -358,6 +358,8 @@ def make_request(
     output: Json = None,
     past_pivot: bool = False,
     digest: str | None = None,
+    replaces: str | None = None,
 ) -> Request:
     """Return a new request in the name of who is logged in."""
-    return Request(make_request_id(), verb, who_am_i(), reason, operation, resolution, output, past_pivot, digest)
+    who = who_am_i()
+    return Request(make_request_id(), verb, who, reason, operation, resolution, output, past_pivot, digest, replaces)

@@ -105,7 +105,7 @@ def _of_decision(record: Decision) -> tuple[AlertEffect, ...]:
 
 
 def _of_request(request: Request) -> tuple[AlertEffect, ...]:
-    if request.verb in {Verb.PAUSE, Verb.UNPAUSE}:
+    if request.verb in {Verb.PAUSE, Verb.UNPAUSE, Verb.REBIND}:
         return ()
     if request.verb in {Verb.RETRY, Verb.RESOLVE}:
         return (_AWAKE, _ANSWERED)

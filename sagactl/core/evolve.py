@@ -78,6 +78,7 @@ def _require(condition: bool, message: str) -> None:
 def _on_created(saga: Saga, state: RunState, record: RunCreated) -> None:
     _require(state.created is None, "a run is created once")
     state.created = record
+    state.definition = record.definition
     state.deadline_ms = record.deadline_ms
     state.unfinished = len(saga.steps)
     for step_id in saga.roots:

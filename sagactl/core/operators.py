@@ -182,6 +182,8 @@ def answer_request(saga: Saga, state: RunState, request: Request, at_ms: int) ->
             _object_to_unpausing(state) if request.verb is Verb.UNPAUSE else _object_to_answer(saga, state, request)
         )
         return Operator(at_ms, request, Disposition.REFUSED if objection else Disposition.ACCEPTED, objection)
+    if request.verb is Verb.REBIND:
+        return Operator(at_ms, request, Disposition.REFUSED, "only resume --definition binds a run to another one")
     effect, detail = EFFECTS[request.verb][stand_of(state)]
     if effect is Effect.TURN_BACK_PAST_PIVOT:
         effect, detail = _past_pivot(request, detail)
@@ -282,17 +284,25 @@ def apply_request(saga: Saga, state: RunState, record: Operator) -> None:
         return
     state.deferred = [other for other in state.deferred if other.id != request.id]
     state.answered.add(request.id)
-    if record.disposition is not Disposition.ACCEPTED:
-        return
-    if request.verb in {Verb.RETRY, Verb.RESOLVE}:
-        _apply_to_letter(saga, state, request, record.at_ms)
-        return
-    if request.verb in {Verb.APPROVE, Verb.DENY}:
-        _apply_answer(saga, state, request, record.at_ms)
-        return
-    if request.verb is Verb.UNPAUSE:
-        state.paused = False
-        return
+    if record.disposition is Disposition.ACCEPTED:
+        _apply_accepted(saga, state, request, record.at_ms)
+
+
+def _apply_accepted(saga: Saga, state: RunState, request: Request, at_ms: int) -> None:
+    match request.verb:
+        case Verb.RETRY | Verb.RESOLVE:
+            _apply_to_letter(saga, state, request, at_ms)
+        case Verb.APPROVE | Verb.DENY:
+            _apply_answer(saga, state, request, at_ms)
+        case Verb.UNPAUSE:
+            state.paused = False
+        case Verb.REBIND:
+            _apply_rebinding(state, request)
+        case _:
+            _apply_effect(state, request, at_ms)
+
+
+def _apply_effect(state: RunState, request: Request, at_ms: int) -> None:
     effect, _ = EFFECTS[request.verb][stand_of(state)]
     if effect is Effect.PAUSE:
         state.paused = True
@@ -300,10 +310,19 @@ def apply_request(saga: Saga, state: RunState, record: Operator) -> None:
     state.paused = state.paused and effect is Effect.NOTHING  # who turns a run around wants it to go on
     if effect is Effect.END:
         state.terminating = True
-        state.failing_since_ms = record.at_ms
-        _wake(state, record.at_ms)
+        state.failing_since_ms = at_ms
+        _wake(state, at_ms)
     elif effect in {Effect.TURN_BACK, Effect.TURN_BACK_PAST_PIVOT}:
-        _turn_back(state, request, record.at_ms)
+        _turn_back(state, request, at_ms)
+
+
+def _apply_rebinding(state: RunState, request: Request) -> None:
+    """E16: from its first record on the log is a log of the new definition too, so nothing else changes here."""
+    if state.in_flight or state.ended is not None:
+        raise IllegalRecordError("a run is bound to another definition between two calls, before its end")
+    if request.digest is None or request.replaces != state.definition:
+        raise IllegalRecordError(f"the run is bound to {state.definition}, not to {request.replaces}")
+    state.definition = request.digest
 
 
 def _apply_answer(saga: Saga, state: RunState, request: Request, at_ms: int) -> None:

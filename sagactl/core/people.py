@@ -53,8 +53,7 @@ def _evaluate(step: Step, scope: Scope, evaluator: Evaluator) -> Json:
 
 def digest_of_approval(state: RunState, step: Step, arguments: tuple[Json, ...]) -> str:
     """Return what an approval of *step* is bound to."""
-    assert state.created is not None, "a run begins with its first record"
-    return digest([state.created.definition, step.id, list(arguments)])
+    return digest([state.definition, step.id, list(arguments)])
 
 
 def note_people(state: RunState, at_ms: int) -> None:

@@ -124,6 +124,7 @@ class Verb(StrEnum):
     DENY = "deny"
     PAUSE = "pause"
     UNPAUSE = "unpause"
+    REBIND = "rebind"
 
 
 class Resolution(StrEnum):
@@ -167,7 +168,9 @@ class Request:
     output: Json = None
     past_pivot: bool = False
     digest: str | None = None
-    """What an approval is bound to, as its author has seen it."""
+    """What an approval is bound to, as its author has seen it; the definition that a run is bound to from here on."""
+    replaces: str | None = None
+    """The definition that the run was bound to until then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,3 +347,12 @@ RECORD_TYPES: Final[dict[str, type[Record]]] = {
     "ended": Ended,
 }
 """The name of each kind in the log; names are for ever."""
+
+
+def definition_in(record: Record) -> str | None:
+    """Return the definition that a run is bound to from *record* on, where it is one that says so (E16)."""
+    if isinstance(record, RunCreated):
+        return record.definition
+    if not isinstance(record, Operator) or record.request.verb is not Verb.REBIND:
+        return None
+    return record.request.digest if record.disposition is Disposition.ACCEPTED else None

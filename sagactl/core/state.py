@@ -128,6 +128,8 @@ class RunState:
 
     seq: int = 0
     created: RunCreated | None = None
+    definition: str = ""
+    """The digest of the definition that the run is bound to now."""
     fence: int = 0
     direction: Direction = Direction.ACTION
     cause: Cause | None = None

@@ -86,6 +86,7 @@ class _Folding:
 
     def __init__(self) -> None:
         self.created: RunCreated | None = None
+        self.definition = ""
         self.fence = 0
         self.seq = 0
         self.head = ""
@@ -101,6 +102,7 @@ class _Folding:
             if self.created is not None:
                 return "the run is created a second time"
             self.created = record
+            self.definition = record.definition
         elif self.created is None:
             return "the first record is not the run's creation"
         if isinstance(record, DriverClaimed):
@@ -111,6 +113,10 @@ class _Folding:
             self.ended = record.status
         elif isinstance(record, Operator) and _turns_back(record):
             self.ended = None
+        elif isinstance(record, Operator) and _binds(record):
+            if record.request.replaces != self.definition or record.request.digest is None:
+                return "it binds the run to another definition than the one that it was bound to"
+            self.definition = record.request.digest
         self._apply(seq, record)
         self.alerts.take(seq, record, has_letters=bool(self.open))
         return None
@@ -135,6 +141,11 @@ class _Folding:
 def _turns_back(record: Operator) -> bool:
     """Tell whether an ended run goes on with this record."""
     return record.disposition is Disposition.ACCEPTED and record.request.verb in {Verb.CANCEL, Verb.ROLLBACK}
+
+
+def _binds(record: Operator) -> bool:
+    """Tell whether the record binds the run to another definition (E16)."""
+    return record.disposition is Disposition.ACCEPTED and record.request.verb is Verb.REBIND
 
 
 def verify_run(
@@ -186,7 +197,7 @@ def _compare(folding: _Folding, created: RunCreated, evidence: Evidence) -> list
     facts = (
         ("id", row.run_id, created.run_id),
         ("saga", row.saga, created.saga),
-        ("definition", row.definition, created.definition),
+        ("definition", row.definition, folding.definition),
         ("key", row.key, created.run_key),
         ("input", row.input_digest, digest(created.input)),
         ("creation", row.created_at_ms, created.at_ms),

@@ -88,6 +88,8 @@ class Batch:
     """Ids of the requests that these records answer."""
     releases: bool = False
     """Give the lease back in the same transaction: the run rests after these records."""
+    definition: Snapshot | None = None
+    """What the run is bound to from here on, where one of the records says so (E16)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,6 +116,7 @@ _REQUEST: Final = _nested(
         "output": _JSON,
         "past_pivot": _FLAG,
         "digest": _TEXT,
+        "replaces": _TEXT,
     },
 )
 

@@ -211,6 +211,9 @@ class MemoryLog:
                 run.captured.append(replace(each, text=text))
                 run.captured_bytes += size
         run.answered.update(batch.answered)
+        if batch.definition is not None:
+            self._definitions.setdefault(batch.definition.digest, batch.definition.text)
+            run.row = replace(run.row, definition=batch.definition.digest)
 
     def _apply(self, run: _Run, record: Record, seq: int) -> None:
         self._apply_to_letters(run.row, record, seq)

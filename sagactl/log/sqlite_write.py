@@ -29,6 +29,7 @@ from sagactl.log.sqlite_read import missing_run
 from sagactl.log.sqlite_store import Mark
 
 if TYPE_CHECKING:
+    from sagactl.core.definition import Snapshot
     from sagactl.core.summary import Summary
 
 _INSERT_RECORD: Final = "INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -102,6 +103,8 @@ def _append_batch(connection: sqlite3.Connection, encoded: EncodedBatch, known: 
             return None
         after = _append_records(connection, encoded, found) if encoded.columns else found
         assert after is not None, "nobody else writes within this transaction"
+    if batch.definition is not None:
+        _bind(connection, batch.lease.run_id, batch.definition)
     if batch.captured:
         _keep_captured(connection, batch.lease.run_id, batch.captured)
     for request_id in batch.answered:
@@ -111,6 +114,16 @@ def _append_batch(connection: sqlite3.Connection, encoded: EncodedBatch, known: 
     if batch.releases:
         release_leases(connection, [batch.lease])
     return after
+
+
+def _keep_definition(connection: sqlite3.Connection, definition: Snapshot) -> None:
+    connection.execute("INSERT OR IGNORE INTO definitions VALUES (?, ?)", (definition.digest, definition.text))
+
+
+def _bind(connection: sqlite3.Connection, run_id: str, definition: Snapshot) -> None:
+    """Let the run's row name the definition that the records of this batch bind it to (E16)."""
+    _keep_definition(connection, definition)
+    connection.execute("UPDATE runs SET definition = ? WHERE run_id = ?", (definition.digest, run_id))
 
 
 def find_head(connection: sqlite3.Connection, lease: Lease) -> Head | None:
@@ -217,7 +230,7 @@ def create_run(
     refuse_pruned(connection, new)
     if connection.execute("SELECT 1 FROM runs WHERE run_id = ?", (new.run_id,)).fetchone() is not None:
         raise run_exists(new.run_id)
-    connection.execute("INSERT OR IGNORE INTO definitions VALUES (?, ?)", (new.definition.digest, new.definition.text))
+    _keep_definition(connection, new.definition)
     at_ms = clock.wall_ms()
     records: list[Record] = [created_record(new, at_ms)]
     if holder is not None:

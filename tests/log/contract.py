@@ -26,6 +26,7 @@ from sagactl.log.base import CAPTURED_BYTES_MAX, LEASE_MS, Captured, Creation, L
 from tests.log.samples import (
     HOLDER,
     ITEM,
+    LATER,
     OTHER,
     STEP,
     UNDO,
@@ -39,6 +40,7 @@ from tests.log.samples import (
     intent,
     new_run,
     outcome,
+    rebind,
     request,
     rollback,
     start,
@@ -421,6 +423,34 @@ class LogContract:
         """E16: a run's definition must be there; its absence is damage of the log, not an empty saga."""
         with pytest.raises(DamagedLogError):
             log.definition("0" * 64)
+
+    def test_a_run_is_bound_to_another_definition_with_the_record_that_says_so(self, log: Log) -> None:
+        """E16: record, definition and row in one transaction; other runs, and the first definition, stay."""
+        lease, other = start(log), start(log, "run2")
+        first = log.row("run1").definition
+        record = rebind(log, lease)
+        assert log.row("run1").definition == LATER.digest
+        assert [stored.record for stored in log.read("run1", after_seq=2)] == [record]
+        assert canonical(log.definition(LATER.digest)) == LATER.text
+        assert log.row("run2").definition == first
+        assert canonical(log.definition(first)) == new_run().definition.text
+        rebind(log, other)
+        rebind(log, lease, new_run().definition)
+        assert log.row("run1").definition == first
+        assert log.verify().findings == ()
+
+    def test_a_refused_batch_binds_nothing(self, log: Log) -> None:
+        """E15, E16: a driver that lost its lease can't change a run's definition either."""
+        lease = start(log)
+        bound = replace(batch(lease, 1, answered("q")), definition=LATER)
+        assert log.append([bound]) == [lease]
+        assert log.row("run1").definition == new_run().definition.digest
+
+    def test_a_chain_of_definitions_that_does_not_fit_is_noticed(self, log: Log) -> None:
+        """E16, L5: each record names the definition that it replaces, and the row the last one."""
+        lease = start(log)
+        rebind(log, lease, replaces="0" * 64)
+        assert [(each.run_id, each.seq) for each in log.verify().findings] == [("run1", 3)]
 
     def test_a_sound_log_verifies(self, log: Log, time: Time) -> None:
         """A log that went through everything has no findings, and its heads are the rows'."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sagactl.core.canonical import Json
-from sagactl.core.definition import spell_snapshot
+from sagactl.core.definition import Snapshot, spell_snapshot
 from sagactl.core.records import (
     Cause,
     Decision,
@@ -160,6 +160,22 @@ def start(log: Log, run_id: str = "run1", **changes: object) -> Lease:
     creation = log.create(new_run(run_id, **changes), holder=HOLDER)
     assert creation.lease is not None
     return creation.lease
+
+
+LATER = spell_snapshot(
+    {"saga": "onboarding", "version": "2", "steps": [{"id": "charge"}, {"id": "vm"}, {"id": "mail"}]}
+)
+"""Another definition of the saga."""
+
+
+def rebind(log: Log, lease: Lease, definition: Snapshot = LATER, *, replaces: str | None = None) -> Operator:
+    """Bind a run to another definition and return the record that says so."""
+    row = log.row(lease.run_id)
+    asked = Request(f"d{row.seq}", Verb.REBIND, "ada", digest=definition.digest, replaces=replaces or row.definition)
+    record = Operator(7_000, asked, Disposition.ACCEPTED)
+    bound = replace(batch(lease, row.seq, record), definition=definition)
+    assert log.append([bound]) == []
+    return record
 
 
 def add(log: Log, lease: Lease, *records: Record, status: RunStatus = RunStatus.RUNNING) -> None:

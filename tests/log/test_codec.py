@@ -87,6 +87,8 @@ requests = st.builds(
     maybe(words(Resolution)),
     values,
     st.booleans(),
+    maybe(texts),
+    maybe(texts),
 )
 RECORDS: dict[type, st.SearchStrategy[Any]] = {
     RunCreated: st.builds(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sagactl.core.definition import spell_snapshot
 from sagactl.core.records import RunStatus
 from sagactl.errors import DamagedLogError
 from sagactl.log.base import Lease, Log, Verification
@@ -20,6 +21,8 @@ from sagactl.log.sqlite import SqliteLog
 from tests.log.samples import ITEM, Time, add, answered, dead, ended, intent, new_run, outcome, rollback, start
 
 LENGTH = 9
+LAST = next(each for each in (spell_snapshot({"n": n}) for n in range(100)) if each.digest > "f")
+"""A definition whose digest comes last."""
 
 
 @contextmanager
@@ -38,7 +41,7 @@ def sound_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
         lease = start(log, key="k")
         add(log, lease, intent(), outcome(), dead(), answered("q"), dead(ITEM), rollback())
         add(log, lease, ended(RunStatus.ROLLED_BACK), status=RunStatus.ROLLED_BACK)
-        add(log, start(log, "run2"), intent())
+        add(log, start(log, "run2", definition=LAST), intent())
     return path
 
 
@@ -183,6 +186,7 @@ def test_rehashing_does_not_hide_what_contradicts_the_tables(log_path: Path, cha
         "UPDATE runs SET status = 'dancing' WHERE run_id = 'run1'",
         "UPDATE runs SET failure = '{' WHERE run_id = 'run1'",
         "UPDATE runs SET saga = 'other' WHERE run_id = 'run1'",
+        "UPDATE runs SET definition = (SELECT max(digest) FROM definitions) WHERE run_id = 'run1'",
         "UPDATE runs SET key = 'other' WHERE run_id = 'run1'",
         "UPDATE runs SET input_digest = 'other' WHERE run_id = 'run1'",
         "UPDATE runs SET created_at_ms = 1 WHERE run_id = 'run1'",

@@ -36,6 +36,7 @@ from sagactl.core.records import (
     Verb,
 )
 from sagactl.core.saga import GRACE_MS, Call, Saga
+from sagactl.core.state import RunState
 from sagactl.core.summary import Summary, summarize
 from sagactl.core.world import AskProbe, EndCalls, MakeCall, Rest, Wait
 from sagactl.core.world import World as Outlook
@@ -139,10 +140,15 @@ class Simulation:
         evolve(self.saga, state, record)
         self.log.fence = fence
         self.log.keep([record], fence)
+        state = self.settle_in(state)
         self._sync()
         self.driver = Driver(fence, state, base=len(self.log.records))
         self.happened["claimed, calls ended" if calls_ended else "claimed, calls may land"] += 1
         self.pump()
+
+    def settle_in(self, state: RunState) -> RunState:
+        """Do what a new driver does before it decides anything: nothing, but for `rebinding`."""
+        return state
 
     def _fail_sometime(self) -> None:
         """A fault at a random moment: the driver dies, or loses its lease and lives on."""

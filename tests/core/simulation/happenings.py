@@ -51,7 +51,7 @@ HAPPENINGS = {
         for answer in ("done", "not_done", "cannot_tell")
     ),
     "ends": ("rest succeeded", "rest rolled_back", "rest stuck", "rest terminated"),
-    "requests": tuple(f"asked {verb}" for verb in tuple(Verb)),
+    "requests": tuple(f"asked {verb}" for verb in Verb if verb is not Verb.REBIND),
     "dispositions": tuple(f"said {disposition}" for disposition in Disposition),
     "resolutions": tuple(f"resolved {how}" for how in ("done", "not_done", "skip", "abandon")),
     "decisions": tuple(f"decided {kind}" for kind in DecisionKind if kind is not DecisionKind.WAITING),
@@ -65,7 +65,7 @@ HAPPENINGS = {
     ),
     "people": ("asked to approve", "approved", "denied in time", "denied by silence", "paused", "went on"),
 }
-"""All that two thousand storms must have brought about; `waiting` is a word of the engine."""
+"""All that two thousand storms must have brought about; `waiting` is a word of the engine, `rebind` has its own."""
 
 
 _ANSWERS = {
