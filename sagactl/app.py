@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sagactl.checked import Checked
     from sagactl.core.canonical import Json
     from sagactl.core.definition import Snapshot
+    from sagactl.core.rebinding import Rebinding
     from sagactl.core.records import Holder
     from sagactl.core.saga import Saga, ToolFacts
     from sagactl.core.template import Scope
@@ -254,8 +255,8 @@ class Project:
         from sagactl.core.evolve import replay
         from sagactl.engine.settings import Committed
 
-        saga = self.saga_of(self.row(run_id))
         records = tuple(stored.record for stored in self.records(run_id))
+        saga = self.saga_of(self.row(run_id))  # after the records: a later definition fits them, an earlier may not
         return Committed(run_id, saga, replay(saga, records), 1, records)
 
     # Quick looks for completion: without opening the log, and nothing where it can't be read at once
@@ -372,6 +373,33 @@ class Project:
             deadline_ms=None if saga.run_timeout_ms is None else SystemClock().now_ms() + saga.run_timeout_ms,
         )
 
+    def plan_rebinding(self, run_id: str, saga: Saga) -> Rebinding:
+        """Return what going on under *saga* would change for a run, and all that forbids it; writes nothing (E16)."""
+        from sagactl.core.rebinding import plan_rebinding
+
+        known = self.read(run_id)
+        problem = _object_to_input(saga, known.state.created.input if known.state.created else None)
+        return plan_rebinding(known.saga, saga, known.records, input_problem=problem)
+
+    def rebind(self, run_id: str, saga: Saga, *, reason: str | None = None) -> Rebinding:
+        """Bind a run that isn't at its end to another definition, and return what that changes (E16).
+
+        Raises RefusedError where the run has come too far for it, BusyError while a driver has the run, NotFoundError.
+        """
+        from sagactl.core.records import Verb
+        from sagactl.driving import make_request
+        from sagactl.engine.clock import SystemClock
+        from sagactl.engine.rebind import rebind, refuse_objections
+        from sagactl.log.holder import this_process
+
+        row, plan = self.row(run_id), self.plan_rebinding(run_id, saga)
+        refuse_objections(run_id, plan)
+        if plan.changes:
+            snapshot = self._snapshot_of(saga)
+            request = make_request(Verb.REBIND, reason=reason, digest=snapshot.digest, replaces=row.definition)
+            rebind(self.log(), run_id, saga, snapshot, request, holder=this_process(), clock=SystemClock())
+        return plan
+
     def _snapshot_of(self, saga: Saga) -> Snapshot:
         """Return the snapshot of *saga*, taken once for all runs that begin with the same object."""
         from sagactl.core.definition import take_snapshot
@@ -403,6 +431,18 @@ def _read_saga(file: Path) -> bytes:
         return file.read_bytes()
     except OSError as error:
         raise NotFoundError(f"{file} can't be read: {error.strerror}", code="no-such-saga") from error
+
+
+def _object_to_input(saga: Saga, value: Json) -> str | None:
+    """Return what *saga* finds wrong with the input of a run that is under way: it stays as it was checked."""
+    try:
+        checked = check_input(saga, value)
+    except InvalidError as error:
+        return f"the run's input doesn't fit: {error.message}"
+    if checked == value or not isinstance(checked, dict) or not isinstance(value, dict):
+        return None if checked == value else "the run's input doesn't have all its defaults"
+    missing = next((name for name in checked if name not in value), None)
+    return f"the run's input has no {missing}" if missing else "the run's input doesn't have all its defaults"
 
 
 def _as_json(value: object) -> Json:

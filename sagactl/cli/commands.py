@@ -47,8 +47,9 @@ COMMANDS: Final[dict[str, Entry]] = {
 }
 
 WITH_VALUE: Final = frozenset(
-    {"-C", "-i", "-o", "--color", "--directory", "--example", "--format", "--heartbeat", "--idempotency-key", "--input"}
+    {"-C", "-i", "-o", "--color", "--definition", "--directory", "--example", "--format", "--heartbeat", "--input"}
     | {
+        "--idempotency-key",
         "--inputs",
         "--junit",
         "--keep",

@@ -72,7 +72,7 @@ def show(context: typer.Context, run: RunArgument, step: StepArgument = None) ->
         row = select_run(log, run)
         letter = _find(log.dead_letters(run_id=row.run_id), row, step)
         records = list(log.read(row.run_id))
-        saga = session.app.saga_of(row)
+        saga = session.app.saga_of(log.row(row.run_id))  # after the records: a later definition fits them
         state = replay(saga, (stored.record for stored in records))
         if session.output is Output.TEXT:
             write_line(answer_stream(), render_letter(make_scene(session, saga, state), letter, records))

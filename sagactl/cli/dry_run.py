@@ -9,7 +9,6 @@ from sagactl.cli.options import Output
 from sagactl.cli.session import Session, now_ms
 from sagactl.cli.streams import answer_stream, write_line
 from sagactl.cli.views.foresight import render_foresight, write_foresight
-from sagactl.core.evolve import replay
 from sagactl.core.foresight import Foresight, Situation, foresee_resume, foresee_rollback
 from sagactl.core.records import Disposition, Request
 from sagactl.core.state import RunState
@@ -43,8 +42,7 @@ def foresee(session: Session, row: RunRow, request: Request | None) -> Foresight
 
 def _read(session: Session, row: RunRow) -> RunState:
     """Return the run's state; each caller gets its own, as a foresight consumes it."""
-    saga = session.app.saga_of(row)
-    return replay(saga, (stored.record for stored in session.app.records(row.run_id)))
+    return session.app.read(row.run_id).state
 
 
 def show_foresight(session: Session, row: RunRow, request: Request | None) -> ExitCode:

@@ -19,11 +19,9 @@ from sagactl.cli.views.documents import write_record, write_run
 from sagactl.cli.views.report import render_report
 from sagactl.cli.views.scene import Scene
 from sagactl.cli.views.spelling import spell
-from sagactl.core.evolve import replay
 from sagactl.core.records import RunStatus
 from sagactl.core.saga import Saga
 from sagactl.core.state import RunState
-from sagactl.core.summary import summarize
 from sagactl.driving import Driver
 from sagactl.engine.ending import Ending, Why
 from sagactl.engine.settings import Committed
@@ -143,8 +141,5 @@ def make_scene(session: Session, saga: Saga, state: RunState) -> Scene:
 
 def write_logged_run(session: Session, row: RunRow) -> None:
     """Write the answer for a run that is not driven here: what its log says."""
-    log = session.app.log(read_only=True)
-    saga = session.app.saga_of(row)
-    state = replay(saga, (stored.record for stored in log.read(row.run_id)))
-    ending = Ending(row.run_id, summarize(saga, state), Why.AT_REST)
-    write_ending(session, ending, Committed(row.run_id, saga, state, state.seq + 1, ()))
+    known = session.app.read(row.run_id)
+    write_ending(session, Ending(row.run_id, known.summary, Why.AT_REST), known)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -38,12 +39,18 @@ def resume(
     run: Annotated[str | None, typer.Argument(metavar="RUN", help="A run's id or a prefix of it.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every run that is not at rest.")] = False,
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Don't stay for timers; end with 12.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be called next.")] = False,
+    definition: Annotated[
+        str | None, typer.Option("--definition", metavar="FILE", help="Go on under this definition from now on.")
+    ] = None,
+    reason: Annotated[str | None, typer.Option("--reason", help="Why; recorded with --definition.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change, or be called next.")] = False,
     junit: JunitOption = None,
 ) -> int:
     """Carry on with a run that was interrupted, from its log.
 
-    A run that is at rest is only reported: nothing is called.
+    A run that is at rest is only reported: nothing is called. A run keeps its definition; --definition binds one that
+    isn't at its end to another, once all changes were shown. What has happened must fit: it is refused (6) where a step
+    that was called would lose, or change, its tool, arguments, undo, class or place. `sagactl help semantics`, E16.
 
     Examples:
       sagactl resume 7kq2m9
@@ -51,21 +58,47 @@ def resume(
       sagactl resume 7kq2m9 --dry-run
 
       sagactl resume --all
+
+      sagactl resume 7kq2m9 --definition sagas/onboarding.yaml --dry-run
     """
     guard_stdout()
-    if everything == (run is not None):
-        raise UsageError("resume takes a run or --all", hint="sagactl list")
-    if dry_run and run is None:
-        raise UsageError("--dry-run takes one run", hint="sagactl list")
-    with open_session(context) as session:
+    _check_options(run, everything=everything, dry_run=dry_run, definition=definition, reason=reason)
+    path = Path(definition) if definition is not None and Path(definition).is_file() else None
+    with open_session(context, path) as session:
         if dry_run and run is not None:
-            from sagactl.cli.dry_run import show_foresight
-
-            return show_foresight(session, select_run(session.app.log(read_only=True), run), None)
+            return _foresee(session, select_run(session.app.log(read_only=True), run), definition)
         with junit_report(session, junit) as report:
             if run is None:
                 return _resume_all(session, report, waits=not no_wait)
-            return _resume_one(session, select_run(session.app.log(), run, changes=True), report, waits=not no_wait)
+            row = select_run(session.app.log(), run, changes=True)
+            if definition is not None:
+                from sagactl.cli.rebind import bind_run
+
+                bind_run(session, row, definition, reason)
+            return _resume_one(session, row, report, waits=not no_wait)
+
+
+def _check_options(
+    run: str | None, *, everything: bool, dry_run: bool, definition: str | None, reason: str | None
+) -> None:
+    if everything == (run is not None):
+        raise UsageError("resume takes a run or --all", hint="sagactl list")
+    for name, is_given in (("--dry-run", dry_run), ("--definition", definition is not None)):
+        if is_given and run is None:
+            raise UsageError(f"{name} takes one run", hint="sagactl list")
+    if reason is not None and definition is None:
+        raise UsageError("--reason is for --definition", hint="sagactl resume --help")
+
+
+def _foresee(session: Session, row: RunRow, definition: str | None) -> int:
+    """Show what a resume would call, or what another definition would change; nothing is written."""
+    if definition is not None:
+        from sagactl.cli.rebind import show_binding
+
+        return show_binding(session, row, definition)
+    from sagactl.cli.dry_run import show_foresight
+
+    return show_foresight(session, row, None)
 
 
 def _resume_one(session: Session, row: RunRow, report: Junit, *, waits: bool) -> int:

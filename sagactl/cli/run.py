@@ -13,6 +13,7 @@ from sagactl.cli.answer import write_document
 from sagactl.cli.follow import code_of_ending, code_of_status, drive, write_ending, write_logged_run
 from sagactl.cli.inputs import read_inputs
 from sagactl.cli.junit import Junit, JunitOption, junit_report
+from sagactl.cli.load import load_to_run
 from sagactl.cli.operate import wait_while_driven
 from sagactl.cli.options import Output, make_app
 from sagactl.cli.session import Session, now_ms, open_session
@@ -58,12 +59,8 @@ def run(
     path = Path(file) if Path(file).is_file() else None
     with open_session(context, path) as session, junit_report(session, junit) as report:
         value = read_inputs(inputs or [], inputs_file)
-        checked = session.app.load_to_run(session.app.find_saga(file))
-        if checked.warnings and session.shows_progress:
-            noun = "warning" if checked.warnings == 1 else "warnings"
-            session.say(f"{checked.warnings} {noun}: sagactl validate {checked.saga.source}")
-        session.warn_of_secrets(checked.saga)
-        return _start(session, checked.saga, value, idempotency_key, report, waits=not no_wait)
+        saga = load_to_run(session, file)
+        return _start(session, saga, value, idempotency_key, report, waits=not no_wait)
 
 
 def _start(session: Session, saga: Saga, value: Json, key: str | None, report: Junit, *, waits: bool) -> int:

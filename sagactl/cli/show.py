@@ -14,7 +14,6 @@ from sagactl.cli.session import open_session
 from sagactl.cli.streams import answer_stream, write_line
 from sagactl.cli.views.documents import write_run
 from sagactl.cli.views.show import render_run
-from sagactl.core.evolve import replay
 from sagactl.errors import ExitCode
 
 app = make_app()
@@ -36,8 +35,8 @@ def show(
     with open_session(context) as session:
         log = session.app.log(read_only=True)
         row = select_run(log, run)
-        saga = session.app.saga_of(row)
-        state = replay(saga, (stored.record for stored in log.read(row.run_id)))
+        known = session.app.read(row.run_id)
+        saga, state = known.saga, known.state
         if session.output is not Output.TEXT:
             write_document(write_run(saga, state, captured=log.captured(row.run_id)))
             return ExitCode.OK

@@ -65,7 +65,7 @@ def _write_run_body(saga: Saga, state: RunState, captured: Sequence[Captured]) -
         "ended_at": write_time(summary.ended_at_ms),
         "requested_by": created.requested_by,
         "key": created.run_key,
-        "definition": created.definition,
+        "definition": state.definition,
         "seq": state.seq,
     }
     if captured:

@@ -39,6 +39,8 @@ from sagactl.core.records import (
 )
 from sagactl.documents import operation_in
 
+DIGEST_LENGTH: Final = 12
+
 
 class Event(NamedTuple):
     """A record in words; a failure or a turn for the worse `is_bad`."""
@@ -69,6 +71,9 @@ def name_request(request: Request) -> str:
     if request.verb is Verb.RESOLVE:
         how = "" if request.resolution is None else f" --{request.resolution.value.replace('_', '-')}"
         return f"dlq resolve{how}"
+    if request.verb is Verb.REBIND:
+        before, after = ((digest or "?")[:DIGEST_LENGTH] for digest in (request.replaces, request.digest))
+        return f"definition {before} -> {after}"
     return f"{request.verb}{' --past-pivot' if request.past_pivot else ''}"
 
 
@@ -99,7 +104,7 @@ def _decided(record: StepDecided) -> Event:
         return Event("skipped: when is false", Hue.DIM)
     words = [] if record.items is None else [f"foreach: {plural(len(record.items), 'item')}"]
     if record.approval is not None:
-        return Event(", ".join([*words, f"waits for an approval of {record.approval[:12]}"]), Hue.ODD)
+        return Event(", ".join([*words, f"waits for an approval of {record.approval[:DIGEST_LENGTH]}"]), Hue.ODD)
     return Event(", ".join(words) or "goes ahead")
 
 

@@ -89,7 +89,7 @@ def _list_header(scene: Scene, summary: Summary, holder: Holder | None) -> list[
     until_ms = scene.now_ms if ended_ms is None else ended_ms
     return [
         ("run", created.run_id),
-        ("saga", show(f"{saga.name}{version}, definition {created.definition[:DIGEST_LENGTH]}")),
+        ("saga", show(f"{saga.name}{version}, definition {scene.state.definition[:DIGEST_LENGTH]}")),
         ("about", show(saga.description or "")),
         ("status", f"{summary.status}" + (f", cause {summary.cause}" if summary.cause else "")),
         ("steps", f"{summary.steps_done:,} of {summary.steps_total:,} done"),
