@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, TypeVar
 
 from sagactl.core.canonical import Json
+from sagactl.core.records import Direction, Operation
+from sagactl.core.tracing import call_span_id, write_traceparent
 from sagactl.dataclass import dataclass as internal_dataclass
 
 if TYPE_CHECKING:
@@ -106,7 +108,8 @@ class CallContext:
 
     Hand `idempotency_key` to the service you call: it is the same in every attempt of this operation, also after a
     crash. A compensation or a probe finds the action's effect by `forward_key`. `raw` is a reply of the action that
-    did not fit its schema, `token` what `Pending` handed over.
+    did not fit its schema, `token` what `Pending` handed over. `traceparent` is the call's place in the trace of its
+    run, as the header of that name (W3C Trace Context); it is another one in each attempt.
     """
 
     idempotency_key: str
@@ -122,11 +125,20 @@ class CallContext:
     cancelled: threading.Event = field(default_factory=threading.Event)
     token: Json = None
     raw: Json = None
+    traceparent: str = ""
     monotonic_deadline: float = field(default_factory=lambda: time.monotonic() + DEADLINE_SECONDS, repr=False)
 
     def __post_init__(self) -> None:
         if not self.forward_key:
             object.__setattr__(self, "forward_key", self.idempotency_key)
+        if not self.traceparent:
+            object.__setattr__(self, "traceparent", self._make_traceparent())
+
+    def _make_traceparent(self) -> str:
+        operation = Operation(
+            self.step, self.item, Direction.COMPENSATION if self.direction == "compensation" else Direction.ACTION
+        )
+        return write_traceparent(self.run_id, call_span_id(self.run_id, operation, self.attempt))
 
     def seconds_left(self) -> float:
         """Return how long the call may still take; never negative, and no jump of the clock changes it."""

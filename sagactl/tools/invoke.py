@@ -25,6 +25,7 @@ from sagactl.core.canonical import Json, NotJsonError, canonical
 from sagactl.core.records import Failure, OutcomeKind, ProbeAnswer
 from sagactl.core.saga import INTERVAL_MS_MAX, PAYLOAD_BYTES_MAX, ToolFacts
 from sagactl.core.secrets import secrets_in
+from sagactl.core.tracing import call_span_id, probe_span_id, write_traceparent
 from sagactl.errors import SecretError
 from sagactl.secrets.masking import KNOWN
 from sagactl.tools.api import CallContext, CannotTell, Done, NotDone, Pending, Rejected, Seconds, Unavailable
@@ -109,7 +110,7 @@ class PluginToolbox:
     def probe(self, invocation: Invocation) -> ProbeReply:
         """Call a probe with those arguments that it takes; its own failure is `cannot_tell`."""
         try:
-            tool, enter = self._prepare(invocation, drops_unknown=True)
+            tool, enter = self._prepare(invocation, is_probe=True)
         except BaseException as error:
             return _seal_reply(ProbeReply(ProbeAnswer.CANNOT_TELL, failure=_answer_unready(error).failure))
         with _OneProcess(tool), capturing() as captured:
@@ -136,16 +137,16 @@ class PluginToolbox:
         """End what calls of earlier drivers left running; raises BusyError where that can't be done (E17)."""
         self._end_orphans(run_id)
 
-    def _prepare(self, invocation: Invocation, *, drops_unknown: bool = False) -> tuple[Tool, Callable[[], object]]:
+    def _prepare(self, invocation: Invocation, *, is_probe: bool = False) -> tuple[Tool, Callable[[], object]]:
         tool = self._registry.tool(invocation.tool)
         given = dict(invocation.arguments)
-        if drops_unknown and not tool.takes_more:
+        if is_probe and not tool.takes_more:
             given = {name: value for name, value in given.items() if name in tool.parameters}
         if _names_secrets(given):
             given = self._fill_in(tool, given)
         arguments = bind(tool.converters, given)
         if tool.context_parameter is not None:
-            arguments[tool.context_parameter] = make_context(invocation)
+            arguments[tool.context_parameter] = make_context(invocation, is_probe=is_probe)
         if not _fits(tool, given):
             tool.signature.bind(**arguments)  # it knows best what is missing or too much
         return tool, lambda: tool.function(**arguments)
@@ -209,7 +210,7 @@ class BadOutputError(Exception):
     """The reply is none that can be recorded; raised and caught in this module."""
 
 
-def make_context(invocation: Invocation) -> CallContext:
+def make_context(invocation: Invocation, *, is_probe: bool = False, is_sampled: bool = True) -> CallContext:
     """Return the context that a tool receives with this call."""
     operation = invocation.operation
     return CallContext(
@@ -226,8 +227,18 @@ def make_context(invocation: Invocation) -> CallContext:
         cancelled=invocation.cancelled,
         token=invocation.token,
         raw=invocation.raw,
+        traceparent=write_traceparent(
+            invocation.run_id, _find_span_id(invocation, is_probe=is_probe), is_sampled=is_sampled
+        ),
         monotonic_deadline=time.monotonic() + invocation.seconds_left,
     )
+
+
+def _find_span_id(invocation: Invocation, *, is_probe: bool) -> str:
+    run_id, operation, number = invocation.run_id, invocation.operation, invocation.attempt
+    if is_probe:
+        return probe_span_id(run_id, operation, number, invocation.deadline_ms)
+    return call_span_id(run_id, operation, number)
 
 
 def _finish(result: object, invocation: Invocation) -> object:

@@ -19,6 +19,7 @@ from sagactl import CallContext, CannotTell, Done, NotDone, Pending, Rejected, U
 from sagactl.core.canonical import Json, canonical
 from sagactl.core.records import Direction, Operation, OutcomeKind, ProbeAnswer
 from sagactl.core.saga import INTERVAL_MS_MAX, PAYLOAD_BYTES_MAX
+from sagactl.core.tracing import call_span_id, probe_span_id, write_traceparent
 from sagactl.tools.convert import LINE_LENGTH_MAX, RAW_BYTES_MAX
 from tests.tools.building import call, describe, invocation, probe, toolbox
 
@@ -472,3 +473,23 @@ def test_tools_that_need_no_library_import_none(tmp_path: Path) -> None:
         "assert not {'jsonschema', 'asyncio', 'logging', 'importlib.metadata'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_the_context_has_the_place_of_the_call_in_the_trace() -> None:
+    """`traceparent` is the span of this very attempt or probe, and a context made by hand has one too."""
+    seen: list[str] = []
+
+    @tool("shop.order")
+    def order(context: CallContext) -> None:
+        seen.append(context.traceparent)
+
+    asked = invocation("shop.order", attempt=2, deadline_ms=5)
+    toolbox(order).call(asked)
+    toolbox(order).probe(asked)
+    run_id, operation = asked.run_id, asked.operation
+    assert seen == [
+        write_traceparent(run_id, call_span_id(run_id, operation, 2)),
+        write_traceparent(run_id, probe_span_id(run_id, operation, 2, 5)),
+    ]
+    by_hand = CallContext("key", run_id=run_id, step="deposit", attempt=2)
+    assert by_hand.traceparent == seen[0]

@@ -67,7 +67,8 @@ def build_environment(arguments: Mapping[str, Json], context: CallContext, token
     for name, value in given.items():
         if not name or "=" in name or "\0" in name + value or name.startswith(PREFIX):
             raise Rejected(f"env can't set {name!r}", code="bad_variable")
-    return {**passed, **given, **_tell_context(context), token[0]: token[1]}
+    trace = {"TRACEPARENT": context.traceparent}
+    return {**trace, **passed, **given, **_tell_context(context), token[0]: token[1]}
 
 
 def _passed_names() -> list[str]:

@@ -11,7 +11,8 @@ import pytest
 
 from sagactl.core.answer import Answer
 from sagactl.core.canonical import Json
-from sagactl.core.records import OutcomeKind, ProbeAnswer
+from sagactl.core.records import Direction, Operation, OutcomeKind, ProbeAnswer
+from sagactl.core.tracing import call_span_id, write_traceparent
 from sagactl.tools.shell.reading import OUTPUT_BYTES_MAX, TEXT_BYTES_MAX
 from sagactl.tools.shell.request import ARGUMENTS_MAX, COMMAND_BYTES_MAX
 from tests.tools.shell.commands import Commands, message_of, word_of
@@ -212,7 +213,8 @@ def test_the_environment_is_a_known_base_and_what_the_step_gives(
     assert (seen["PASSED"], seen["GIVEN"], seen["HOME"], seen["LC_ALL"]) == ("p", "a b", "/elsewhere", "C.UTF-8")
     assert "KEPT" not in seen
     known = {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR"}
-    assert {name for name in seen if not name.startswith(("LC_", "SAGACTL_"))} <= known | {"PASSED", "GIVEN"}
+    mine = {"PASSED", "GIVEN", "TRACEPARENT"}
+    assert {name for name in seen if not name.startswith(("LC_", "SAGACTL_"))} <= known | mine
 
 
 def test_a_passed_variable_that_is_not_set_means_try_later(commands: Commands) -> None:
@@ -237,6 +239,14 @@ def test_a_command_knows_its_call(commands: Commands, tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     assert commands.run("pwd").output == os.path.realpath(tmp_path)
     assert commands.run("pwd", cwd="sub").output == os.path.realpath(tmp_path / "sub")
+
+
+def test_a_command_knows_its_place_in_the_trace_unless_the_step_says_another(commands: Commands) -> None:
+    """What a command sends to a collector itself joins the trace of the run: `TRACEPARENT` is its own call's."""
+    operation = Operation("deposit", None, Direction.ACTION)
+    mine = write_traceparent("run2345678abc", call_span_id("run2345678abc", operation, 1))
+    assert _environment(commands.run("env"))["TRACEPARENT"] == mine
+    assert _environment(commands.run("env", env={"TRACEPARENT": "x"}))["TRACEPARENT"] == "x"
 
 
 def test_a_script_stops_at_the_first_failure(commands: Commands) -> None:

@@ -1,0 +1,48 @@
+"""The ids of a run's trace: worked out from the run and the call, so that every process and every attempt agrees.
+
+A run is one trace, whoever drives it and however often it is resumed. A span that is sent twice, since nobody knows
+whether it arrived, has the same id both times. Tools get the id of their own call as `traceparent` (W3C Trace Context),
+whether or not anything is sent anywhere.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sagactl.core.keys import idempotency_key
+from sagactl.core.records import Operation
+from sagactl.hashing import sha256
+
+_TRACE_ID_BYTES: Final = 16
+_SPAN_ID_BYTES: Final = 8
+_SAMPLED: Final = 1
+
+
+def trace_id(run_id: str) -> str:
+    """Return the id of the trace of a run: 32 hexadecimal digits."""
+    return _digest(f"sagactl/trace/{run_id}", _TRACE_ID_BYTES)
+
+
+def run_span_id(run_id: str) -> str:
+    """Return the id of the span of the run itself, the root: 16 hexadecimal digits."""
+    return _digest(f"sagactl/span/{run_id}", _SPAN_ID_BYTES)
+
+
+def call_span_id(run_id: str, operation: Operation, attempt: int) -> str:
+    """Return the id of the span of a call; all askings of an attempt that is pending are one call."""
+    return _digest(f"sagactl/span/{idempotency_key(run_id, operation)}/{attempt}", _SPAN_ID_BYTES)
+
+
+def probe_span_id(run_id: str, operation: Operation, number: int, deadline_ms: int) -> str:
+    """Return the id of the span of a probe; the numbers begin again with each doubt, the deadlines don't."""
+    key = idempotency_key(run_id, operation)
+    return _digest(f"sagactl/span/{key}/probe/{number}/{deadline_ms}", _SPAN_ID_BYTES)
+
+
+def write_traceparent(run_id: str, span_id: str, *, is_sampled: bool = True) -> str:
+    """Return what is handed to whoever is called, as the header `traceparent`."""
+    return f"00-{trace_id(run_id)}-{span_id}-{_SAMPLED if is_sampled else 0:02x}"
+
+
+def _digest(text: str, size: int) -> str:
+    return sha256(text.encode()).digest()[:size].hex()
