@@ -6,6 +6,7 @@ reads the log never imports a plugin. The command line and programs that embed s
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from sagactl.secrets.vault import Vault
     from sagactl.spec.cel import CelEvaluator
     from sagactl.spec.load import Loaded
+    from sagactl.telemetry.tracer import Tracer
     from sagactl.tools.built_in import BuiltIn
     from sagactl.tools.invoke import PluginToolbox
     from sagactl.tools.registry import Registry
@@ -80,6 +82,8 @@ class Project:
 
     config: Config
     tools: tuple[Callable[..., object], ...] = ()
+    is_whole_process: bool = False
+    """The process is ours, so that what tools do with OpenTelemetry may be set up as well."""
     _logs: dict[bool, Log] = field(default_factory=dict, init=False, repr=False)
     _snapshot: tuple[Saga, Snapshot] | None = field(default=None, init=False, repr=False)
     _courier: Courier | None = field(default=None, init=False, repr=False)
@@ -97,6 +101,8 @@ class Project:
         """Send what waits to be sent, for a moment at most; close the log, and let go of what tools needed."""
         if self._courier is not None:
             self._courier.close()
+        if (tracer := vars(self).pop("tracer", None)) is not None:
+            tracer.close()
         if "built_in" in vars(self):
             self.built_in.close()
         with self._lock:
@@ -140,7 +146,7 @@ class Project:
         """The tools as the engine calls them."""
         from sagactl.tools.invoke import PluginToolbox
 
-        return PluginToolbox(self.registry, self.built_in.end_orphans, self.vault)
+        return PluginToolbox(self.registry, self.built_in.end_orphans, self.vault, self.tracer)
 
     @cached_property
     def vault(self) -> Vault:
@@ -302,7 +308,26 @@ class Project:
         driver = Driver(self, lambda: self._make_engine(chosen))
         if self.config.alerts is not None or self.config.events is not None:
             self._listen(driver)
+        if (tracer := self.tracer) is not None:
+            driver.subscribe(lambda committed: tracer.note(committed.run_id, committed.first_seq, committed.records))
         return driver
+
+    @cached_property
+    def tracer(self) -> Tracer | None:
+        """What sends runs as traces of OpenTelemetry, or None; raises InvalidError where it is asked for in vain."""
+        if self.config.telemetry is None and not any(name.startswith("OTEL_") for name in os.environ):
+            return None
+        from sagactl.telemetry.settings import read_telemetry
+
+        settings = read_telemetry(self.config.telemetry, os.environ)
+        if settings is None:
+            return None
+        from sagactl.telemetry.tracer import make_tracer, set_global
+
+        tracer = make_tracer(settings)
+        if tracer is not None and self.is_whole_process:
+            set_global(tracer)
+        return tracer
 
     def _listen(self, driver: Driver) -> None:
         """Have what *driver* does told where the settings say so."""

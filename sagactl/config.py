@@ -42,6 +42,7 @@ class Config:
     alerts: Mapping[str, Any] | None = None
     """The table `[alerts]`; what it means is read when something may be sent."""
     events: Mapping[str, Any] | None = None
+    telemetry: Mapping[str, Any] | None = None
     origins: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -122,6 +123,7 @@ def load_config(
         secrets=values.get("secrets", {}),
         alerts=values.get("alerts"),
         events=values.get("events"),
+        telemetry=values.get("telemetry"),
         origins=origins,
     )
 
@@ -186,6 +188,7 @@ def _checked(layer: object, where: str, folder: Path | None) -> dict[str, Any]:
         "secrets": _is_table,
         "alerts": _is_table,
         "events": _is_table,
+        "telemetry": _is_table,
     }
     for key, value in layer.items():
         if key not in checks:

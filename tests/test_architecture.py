@@ -1,8 +1,8 @@
 """The house rules of the code, read from the code itself: directions, purity, sizes, names.
 
-The layers are `cli -> app -> driving -> engine -> core` and `app -> {spec, log, tools, alerts} -> core -> errors`. What
-stands in braces never imports its neighbours, and the engine sees their protocols only, so each can be replaced
-unnoticed.
+The layers are `cli -> app -> driving -> engine -> core` and `app -> {spec, log, tools, alerts, telemetry} -> core ->
+errors`. What stands in braces never imports its neighbours, and the engine sees their protocols only, so each can be
+replaced unnoticed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MODULE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 50
 IGNORES_MAX = 10
 
-NEIGHBOURS = ("spec", "log", "tools", "alerts")
+NEIGHBOURS = ("spec", "log", "tools", "alerts", "telemetry")
 ALLOWED = {
     "errors": set[str](),
     "dataclass": set[str](),
@@ -32,6 +32,7 @@ ALLOWED = {
     "schemas": {"schemas"},
     **{name: {name, "schemas", "core", "errors"} for name in NEIGHBOURS},
     "alerts": {"alerts", "documents", "core", "errors"},
+    "telemetry": {"telemetry", "core", "errors", ""},
     "tools": {"tools", "schemas", "secrets.masking", "workflow", "core", "errors"},
     "sandbox": {"sandbox", "tools.api", "core.canonical", "errors"},
     "engine": {"engine", "core", "errors", "log.base", "tools.base"},
@@ -94,7 +95,16 @@ PURE = {
     *("heapq", "itertools", "json", "math", "operator", "re", "typing"),
 }
 IMPURE_CALLS = {"open", "print", "input", "exec", "eval", "compile", "__import__", "globals", "breakpoint"}
-HEAVY = {"rich", "jsonschema", "sqlite_utils", "importlib.metadata", "cel_expr_python", "typer", "asyncio"}
+HEAVY = {
+    "opentelemetry",
+    "rich",
+    "jsonschema",
+    "sqlite_utils",
+    "importlib.metadata",
+    "cel_expr_python",
+    "typer",
+    "asyncio",
+}
 FORBIDDEN_NAME = re.compile(r"(^|_)(utils?|helpers?|managers?)(_|$)|(Utils?|Helpers?|Managers?)($|[A-Z])")
 
 

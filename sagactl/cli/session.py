@@ -71,6 +71,7 @@ def open_session(context: typer.Context, file: Path | None = None) -> Iterator[S
     """Give the session of a command; *file* is the saga that helps to find the project."""
     settings = context.ensure_object(Globals)
     with open_project(settings.directory, log=settings.log, file=file) as project:
+        project.is_whole_process = True
         session = Session(settings, project)
         try:
             yield session

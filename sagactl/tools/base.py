@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import field
 from pathlib import Path
 from typing import Protocol
@@ -43,6 +44,18 @@ class Secrets(Protocol):
 
     def fill(self, arguments: Mapping[str, Json]) -> Mapping[str, Json]:
         """Return *arguments* with the values in place of the references; raises SecretError."""
+        ...
+
+
+class Tracing(Protocol):
+    """What traces calls: each has its place in the trace of its run."""
+
+    def is_sampled(self, run_id: str) -> bool:
+        """Tell whether the trace of a run is kept."""
+        ...
+
+    def attached(self, traceparent: str) -> AbstractContextManager[None]:
+        """Make the call of that *traceparent* what spans of this thread or task belong to."""
         ...
 
 

@@ -14,6 +14,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -29,7 +30,7 @@ from sagactl.core.tracing import call_span_id, probe_span_id, write_traceparent
 from sagactl.errors import SecretError
 from sagactl.secrets.masking import KNOWN
 from sagactl.tools.api import CallContext, CannotTell, Done, NotDone, Pending, Rejected, Seconds, Unavailable
-from sagactl.tools.base import Invocation, Secrets
+from sagactl.tools.base import Invocation, Secrets, Tracing
 from sagactl.tools.binding import bind
 from sagactl.tools.capture import capturing
 from sagactl.tools.convert import bound_line, describe_object, keep_raw, write_json
@@ -54,10 +55,12 @@ class PluginToolbox:
         registry: Registry,
         end_orphans: Callable[[str], None] = lambda _: None,
         secrets: Secrets | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         self._registry = registry
         self._end_orphans = end_orphans
         self._secrets = secrets
+        self._tracing = tracing
 
     def facts(self, name: str) -> ToolFacts:
         """Return what the core must know; raises NotFoundError, or PluginError where its plugin is broken."""
@@ -73,7 +76,7 @@ class PluginToolbox:
             tool, enter = self._prepare(invocation)
         except BaseException as error:  # whatever it is, nothing was called
             return _seal(_answer_unready(error))
-        with _OneProcess(tool), capturing() as captured:
+        with _OneProcess(tool), self._traced(invocation), capturing() as captured:
             try:
                 answer = _answer_result(tool.facts, _finish(enter(), invocation))
             except BaseException as error:  # sys.exit and Ctrl-C in a tool are outcomes too
@@ -95,7 +98,7 @@ class PluginToolbox:
             return _seal(_answer_unready(error))
         if not tool.is_async:
             return await asyncio.to_thread(self.call, invocation)
-        with _OneProcess(tool), capturing() as captured:
+        with _OneProcess(tool), self._traced(invocation), capturing() as captured:
             try:
                 answer = _answer_result(tool.facts, await cast("Coroutine[Any, Any, object]", enter()))
             except asyncio.CancelledError as error:
@@ -113,7 +116,7 @@ class PluginToolbox:
             tool, enter = self._prepare(invocation, is_probe=True)
         except BaseException as error:
             return _seal_reply(ProbeReply(ProbeAnswer.CANNOT_TELL, failure=_answer_unready(error).failure))
-        with _OneProcess(tool), capturing() as captured:
+        with _OneProcess(tool), self._traced(invocation, is_probe=True), capturing() as captured:
             try:
                 reply = self._read_reply(tool, _finish(enter(), invocation))
             except BaseException as error:
@@ -146,10 +149,25 @@ class PluginToolbox:
             given = self._fill_in(tool, given)
         arguments = bind(tool.converters, given)
         if tool.context_parameter is not None:
-            arguments[tool.context_parameter] = make_context(invocation, is_probe=is_probe)
+            traceparent = self._write_traceparent(invocation, is_probe=is_probe)
+            arguments[tool.context_parameter] = make_context(invocation, traceparent)
         if not _fits(tool, given):
             tool.signature.bind(**arguments)  # it knows best what is missing or too much
         return tool, lambda: tool.function(**arguments)
+
+    def _traced(self, invocation: Invocation, *, is_probe: bool = False) -> AbstractContextManager[None]:
+        if self._tracing is None:
+            return contextlib.nullcontext()
+        return self._tracing.attached(self._write_traceparent(invocation, is_probe=is_probe))
+
+    def _write_traceparent(self, invocation: Invocation, *, is_probe: bool) -> str:
+        run_id, operation, number = invocation.run_id, invocation.operation, invocation.attempt
+        if is_probe:
+            span_id = probe_span_id(run_id, operation, number, invocation.deadline_ms)
+        else:
+            span_id = call_span_id(run_id, operation, number)
+        is_sampled = self._tracing is None or self._tracing.is_sampled(run_id)
+        return write_traceparent(run_id, span_id, is_sampled=is_sampled)
 
     def _fill_in(self, tool: Tool, given: dict[str, Json]) -> dict[str, Json]:
         """Put the values of secrets in their places; raises SecretError, also for one that its schema doesn't take."""
@@ -210,7 +228,7 @@ class BadOutputError(Exception):
     """The reply is none that can be recorded; raised and caught in this module."""
 
 
-def make_context(invocation: Invocation, *, is_probe: bool = False, is_sampled: bool = True) -> CallContext:
+def make_context(invocation: Invocation, traceparent: str) -> CallContext:
     """Return the context that a tool receives with this call."""
     operation = invocation.operation
     return CallContext(
@@ -227,18 +245,9 @@ def make_context(invocation: Invocation, *, is_probe: bool = False, is_sampled: 
         cancelled=invocation.cancelled,
         token=invocation.token,
         raw=invocation.raw,
-        traceparent=write_traceparent(
-            invocation.run_id, _find_span_id(invocation, is_probe=is_probe), is_sampled=is_sampled
-        ),
+        traceparent=traceparent,
         monotonic_deadline=time.monotonic() + invocation.seconds_left,
     )
-
-
-def _find_span_id(invocation: Invocation, *, is_probe: bool) -> str:
-    run_id, operation, number = invocation.run_id, invocation.operation, invocation.attempt
-    if is_probe:
-        return probe_span_id(run_id, operation, number, invocation.deadline_ms)
-    return call_span_id(run_id, operation, number)
 
 
 def _finish(result: object, invocation: Invocation) -> object:
