@@ -116,7 +116,7 @@ class Tracer:
             self._counting.stop()
         lost = self._given - self._counting.sent
         if lost > 0:
-            message = "telemetry: %d of %d spans could not be sent to the collector"
+            message = "telemetry: %d of %d spans could not be sent to the collector (sagactl help telemetry)"
             logging.getLogger("sagactl").warning(message, lost, self._given)
 
     def _make_span(self, span: Span) -> ReadableSpan:
