@@ -20,6 +20,9 @@ bank_key = {env = "BANK_KEY"}
 kind = "webhook"
 url = "https://hooks.example.com/services/T000/HIDDEN"
 secret = "HIDDEN"
+
+[telemetry]
+endpoint = "https://otel.example.com/HIDDEN"
 """
 
 
@@ -48,6 +51,7 @@ def test_each_value_says_where_it_came_from(project: Project) -> None:
         "alerts.channels.oncall.kind": ("webhook", "project"),
         "alerts.channels.oncall.url": ("https://hooks.example.com/***", "project"),
         "alerts.channels.oncall.secret": ("***", "project"),
+        "telemetry.endpoint": ("https://otel.example.com/***", "project"),
     }
     assert [each["origin"] for each in found.json["files"]] == ["project", "user"]
     assert "HIDDEN" not in found.out

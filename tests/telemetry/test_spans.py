@@ -148,3 +148,25 @@ def test_events_are_bounded_and_counted() -> None:
     names = [event.name for event in root.events]
     assert (names.count("retry_timer"), names.count("rollback")) == (EVENTS_MAX, 1)
     assert root.attributes["sagactl.events"] == EVENTS_MAX + 100
+
+
+def every_attribute() -> set[str]:
+    """Return the names of all attributes of spans that there are."""
+    play = Play(saga("a -> b", a={"attempts": 2, "on_unknown": "probe", "probe": True}, b={"schedule": 100_000}))
+    play.turn()
+    play.answer("a", "lost")
+    play.answer("a", "not")
+    play.now = play.wake_ms() or 0
+    play.turn()
+    play.answer("a", "ok")
+    play.answer("b", "pending", after_ms=50)
+    play.now = play.wake_ms() or 0
+    play.turn()
+    play.answer("b", "reject")
+    play.run()
+    return {name for span in spans_of(play.records) for name in span.attributes} | {"sagactl.item"}
+
+
+def test_every_kind_of_attribute_is_there() -> None:
+    """Of calls, probes, and the run."""
+    assert {"sagactl.askings", "sagactl.probe.number", "sagactl.run.status", "error.type"} <= every_attribute()
