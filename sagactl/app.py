@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from sagactl.config import Config, load_config
 from sagactl.errors import InvalidError, NotFoundError
+from sagactl.inputs import as_json, check_input, object_to_input
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from sagactl.tools.registry import Registry
 
 SAGA_SUFFIXES: Final = (".yaml", ".yml")
-INPUT_PROBLEMS_SHOWN_MAX: Final = 20
 
 
 def open_project(
@@ -384,7 +384,7 @@ class Project:
         from sagactl.identity import check_key, make_run_id
         from sagactl.log.base import NewRun
 
-        value = check_input(saga, _as_json(inputs))
+        value = check_input(saga, as_json(inputs))
         if key is not None:
             check_key(key, "an idempotency key")
         return NewRun(
@@ -403,7 +403,7 @@ class Project:
         from sagactl.core.rebinding import plan_rebinding
 
         known = self.read(run_id)
-        problem = _object_to_input(saga, known.state.created.input if known.state.created else None)
+        problem = object_to_input(saga, known.state.created.input if known.state.created else None)
         return plan_rebinding(known.saga, saga, known.records, input_problem=problem)
 
     def rebind(self, run_id: str, saga: Saga, *, reason: str | None = None) -> Rebinding:
@@ -458,28 +458,6 @@ def _read_saga(file: Path) -> bytes:
         raise NotFoundError(f"{file} can't be read: {error.strerror}", code="no-such-saga") from error
 
 
-def _object_to_input(saga: Saga, value: Json) -> str | None:
-    """Return what *saga* finds wrong with the input of a run that is under way: it stays as it was checked."""
-    try:
-        checked = check_input(saga, value)
-    except InvalidError as error:
-        return f"the run's input doesn't fit: {error.message}"
-    if checked == value or not isinstance(checked, dict) or not isinstance(value, dict):
-        return None if checked == value else "the run's input doesn't have all its defaults"
-    missing = next((name for name in checked if name not in value), None)
-    return f"the run's input has no {missing}" if missing else "the run's input doesn't have all its defaults"
-
-
-def _as_json(value: object) -> Json:
-    from sagactl.core.canonical import NotJsonError
-    from sagactl.tools.convert import write_json
-
-    try:
-        return write_json(value)
-    except NotJsonError as error:
-        raise InvalidError(f"the input is no JSON: {error}", code="invalid-input") from error
-
-
 def evaluate_cel(expression: str, scope: Scope) -> Json:
     """Return the value of a CEL expression; the engine behind it is imported when it is first needed."""
     return _cel().evaluate(expression, scope)
@@ -490,18 +468,6 @@ def _cel() -> CelEvaluator:
     from sagactl.spec.cel import CelEvaluator
 
     return CelEvaluator()
-
-
-def check_input(saga: Saga, value: Json) -> Json:
-    """Return *value* with the defaults of the saga's input schema; raises InvalidError naming all that is wrong."""
-    from sagactl.spec.inputs import check_input as check
-
-    checked, problems = check(saga.input_schema, value)
-    if problems:
-        wrong = "; ".join(problem.message for problem in problems[:INPUT_PROBLEMS_SHOWN_MAX])
-        hint = problems[0].hint or f"the input of saga {saga.name} stands in its file under `input`"
-        raise InvalidError(wrong, code="invalid-input", hint=hint)
-    return checked
 
 
 def guard_stdout() -> None:

@@ -44,8 +44,10 @@ ALLOWED = {
     "templates": {""},
     "driving": {"identity", "engine", "core", "errors", "log.base"},
     "checked": {"core", "errors", ""},
+    "inputs": {"spec", "tools.convert", "core", "errors"},
     "app": {
         "app",
+        "inputs",
         "checked",
         "config",
         "secrets",
@@ -60,6 +62,7 @@ ALLOWED = {
     "cli": {
         "cli",
         "app",
+        "inputs",
         "driving",
         "documents",
         "config",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sagactl.app import check_input, guard_stdout
+from sagactl.app import guard_stdout
 from sagactl.cli.answer import write_document
 from sagactl.cli.inputs import read_inputs
 from sagactl.cli.options import Output, make_app
@@ -20,6 +20,7 @@ from sagactl.core.filled import fill_in
 from sagactl.core.preview import preview, read_given
 from sagactl.core.template import Scope
 from sagactl.errors import ExitCode
+from sagactl.inputs import check_input
 
 if TYPE_CHECKING:
     from sagactl.spec.load import Loaded
