@@ -85,7 +85,8 @@ def test_the_settings_are_all_there_and_right_when_uncommented(tmp_path: Path) -
     file.write_text(re.sub(r"^# (?=\w+ = )", "", file.read_text(), flags=re.MULTILINE))
     switched = tomllib.loads(file.read_text())
     config = load_config(cwd=project.path, environ={"XDG_CONFIG_HOME": str(tmp_path / "none")})
-    assert {key for key, origin in config.origins.items() if origin == "project"} == set(switched)
+    found = {key.partition(".")[0] for key, origin in config.origins.items() if origin == "project"}
+    assert found == set(switched)
     file.write_text("no_such_setting = 1\n")
     known = re.search(r"hint: known are (.*)", project.run("list").err)
     assert known is not None
