@@ -156,7 +156,19 @@ def run_command_line(arguments: Sequence[str]) -> int:
     except Exception as error:
         settings.output = _read_output(arguments, settings.output)
         code = _report(error, settings)
-    return _flush(int(code or 0))
+    return _tell_lost_answer(_flush(int(code or 0)), settings)
+
+
+def _tell_lost_answer(code: int, settings: Globals) -> int:
+    """An answer that was lost on a full disk is no success, whatever was asked."""
+    from sagactl.cli.streams import lost_answer
+
+    error = lost_answer()
+    if error is None:
+        return code
+    reason = error.strerror or str(error)
+    told = _report(StorageError(f"the answer can't be written: {reason}", hint="sagactl list"), settings)
+    return code or told
 
 
 def _read_output(arguments: Sequence[str], known: Output) -> Output:
@@ -209,11 +221,12 @@ def _report(raised: Exception, settings: Globals) -> int:
 
 
 def _flush(code: int) -> int:
-    from sagactl.cli.streams import silence
+    from sagactl.cli.streams import note_lost, silence
 
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except OSError:
+        except OSError as error:
+            note_lost(stream, error)
             silence(stream)
     return code

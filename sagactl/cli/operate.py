@@ -11,7 +11,8 @@ from typing import Final
 
 from sagactl.cli.attend import attend
 from sagactl.cli.follow import code_of_ending, code_of_status, drive, write_ending, write_logged_run
-from sagactl.cli.session import Session
+from sagactl.cli.session import Session, now_ms
+from sagactl.core.operators import answer_request
 from sagactl.core.records import (
     Disposition,
     Operator,
@@ -27,7 +28,11 @@ POLL_SECONDS: Final = 0.2
 
 
 def ask(session: Session, row: RunRow, request: Request, *, only_record: bool = False) -> int:
-    """Ask *request* of a run and follow it to its end; returns the exit code, raises RefusedError."""
+    """Ask *request* of a run and follow it to its end; returns the exit code, raises RefusedError.
+
+    A request that is refused is recorded, and is no reason to carry on a run that nobody drives.
+    """
+    only_record = only_record or _would_be_refused(session, row, request)
     driver = session.app.driver()
     try:
         endings, follower, code = drive(
@@ -42,6 +47,11 @@ def ask(session: Session, row: RunRow, request: Request, *, only_record: bool = 
     if only_record and code is None:
         return ExitCode.OK
     return _code_for(request, code_of_ending(ending, code))
+
+
+def _would_be_refused(session: Session, row: RunRow, request: Request) -> bool:
+    known = session.app.read(row.run_id)
+    return answer_request(known.saga, known.state, request, now_ms()).disposition is Disposition.REFUSED
 
 
 def _raise_if_too_late(run_id: str, request: Request, code: ExitCode) -> None:

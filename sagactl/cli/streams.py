@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 from typing import IO
+
+_lost: list[OSError] = []
 
 
 def answer_stream() -> IO[str]:
@@ -18,7 +21,7 @@ def write_line(stream: IO[str], text: str, *, is_command: bool = False) -> bool:
 
     Where a runner of CI reads, nothing is a command to it but what *is_command*. Characters that the stream can't hold
     are escaped. A reader that has gone away, or a full disk behind the stream, is no failure of a run: what it would
-    have been told goes nowhere from then on.
+    have been told goes nowhere from then on, and an answer that is lost so is told at the end (`lost_answer`).
     """
     encoding = getattr(stream, "encoding", None) or "utf-8"
     if not is_command and "GITHUB_ACTIONS" in os.environ:
@@ -28,10 +31,22 @@ def write_line(stream: IO[str], text: str, *, is_command: bool = False) -> bool:
     try:
         stream.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
         stream.flush()
-    except OSError:
+    except OSError as error:
+        note_lost(stream, error)
         silence(stream)
         return False
     return True
+
+
+def note_lost(stream: IO[str], error: OSError) -> None:
+    """Note that what was written to *stream* is lost, if it was the answer and somebody might still have read it."""
+    if stream is answer_stream() and error.errno != errno.EPIPE:
+        _lost.append(error)
+
+
+def lost_answer() -> OSError | None:
+    """Return why the answer could not be written; None where it was, or where its reader had gone away."""
+    return _lost[0] if _lost else None
 
 
 def silence(stream: IO[str]) -> None:

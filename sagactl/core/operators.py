@@ -178,9 +178,8 @@ def answer_request(saga: Saga, state: RunState, request: Request, at_ms: int) ->
         disposition = Disposition.REFUSED if objection else Disposition.ACCEPTED
         return Operator(at_ms, request, disposition, objection)
     if request.verb in {Verb.APPROVE, Verb.DENY, Verb.UNPAUSE}:
-        objection = (
-            _object_to_unpausing(state) if request.verb is Verb.UNPAUSE else _object_to_answer(saga, state, request)
-        )
+        is_lifting = request.verb is Verb.UNPAUSE
+        objection = _object_to_unpausing(state) if is_lifting else _object_to_answer(saga, state, request, at_ms)
         return Operator(at_ms, request, Disposition.REFUSED if objection else Disposition.ACCEPTED, objection)
     if request.verb is Verb.REBIND:
         return Operator(at_ms, request, Disposition.REFUSED, "only resume --definition binds a run to another one")
@@ -198,7 +197,7 @@ def _object_to_unpausing(state: RunState) -> str | None:
     return None if state.paused else "the run is not paused"
 
 
-def _object_to_answer(saga: Saga, state: RunState, request: Request) -> str | None:
+def _object_to_answer(saga: Saga, state: RunState, request: Request, at_ms: int) -> str | None:
     """Return why an approval can't be given or denied as asked, or None."""
     name = None if request.operation is None else request.operation.step
     if state.ended is not None:
@@ -207,12 +206,19 @@ def _object_to_answer(saga: Saga, state: RunState, request: Request) -> str | No
         return "the run goes back: nothing is approved any more"
     if name is None or name not in state.awaiting:
         return f"{name} waits for no approval"
-    approval = saga.by_id[name].approval
+    return _object_to_author(saga, state, request, name, at_ms)
+
+
+def _object_to_author(saga: Saga, state: RunState, request: Request, step_id: str, at_ms: int) -> str | None:
+    """Return why this person can't answer for the step now, or with this digest."""
+    approval, awaited = saga.by_id[step_id].approval, state.awaiting[step_id]
     assert approval is not None, "what is awaited was asked for"
     if approval.by and request.who not in approval.by:
-        return f"only {', '.join(approval.by)} may answer for {name}, not {request.who}"
-    if request.verb is Verb.APPROVE and request.digest != state.awaiting[name].digest:
-        return f"what {name} would do is not what was approved: look at it again"
+        return f"only {', '.join(approval.by)} may answer for {step_id}, not {request.who}"
+    if awaited.until_ms is not None and at_ms >= awaited.until_ms:
+        return f"the time to answer for {step_id} is over: it counts as denied"
+    if request.verb is Verb.APPROVE and request.digest != awaited.digest:
+        return f"what {step_id} would do is not what was approved: look at it again"
     return None
 
 

@@ -332,3 +332,35 @@ def test_a_saga_that_needs_a_broken_plugin_is_told_what_is_broken(project: Proje
     assert "parking.py:1" in refused.out + refused.err
     assert "parking.py:1" in listed.out
     assert ran.code == 0
+
+
+@pytest.mark.parametrize(
+    "command", [("list",), ("show",), ("log", "-o", "jsonl"), ("tools", "-o", "json"), ("schema",)]
+)
+def test_an_answer_that_a_full_disk_swallows_is_no_success(project: Project, command: tuple[str, ...]) -> None:
+    """Section 6: 1 where sagactl could not do it, and the answer is what it was asked for; stderr says why."""
+    assert project.run(*ADA, "-q").code == 0
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "sagactl", *command],
+            cwd=project.path,
+            env=project.environment(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert "the answer can't be written: No space left on device" in done.stderr
+
+
+def test_a_refused_request_is_no_reason_to_carry_a_run_on(project: Project) -> None:
+    """E22: the refusal is recorded, and not one call more is made."""
+    result = project.run(*ASK, "-i", "email=offline@example.com", "--no-wait", "-o", "json")
+    assert result.code == 12
+    run_id = result.json["run"]["id"]
+    calls = len((project.path / "witness.jsonl").read_text().splitlines())
+    refused = project.run("cancel", run_id, "-o", "json")
+    assert (refused.code, refused.json["error"]["code"]) == (6, "refused")
+    assert len((project.path / "witness.jsonl").read_text().splitlines()) == calls
+    assert '"disposition": "refused"' in project.run("log", run_id, "-o", "jsonl").out

@@ -10,6 +10,7 @@ from sagactl.core.canonical import Json
 from sagactl.core.records import (
     Cause,
     Disposition,
+    DriverClaimed,
     Ended,
     Intent,
     Operation,
@@ -23,7 +24,7 @@ from sagactl.core.saga import Approval
 from sagactl.core.template import parse_template
 from sagactl.core.transitions import IllegalRecordError
 from sagactl.core.world import Rest, Wait
-from tests.core.builders import Plain, Play, saga
+from tests.core.builders import HOLDER, Plain, Play, saga
 
 ASKS = {"approval": Approval()}
 
@@ -137,6 +138,21 @@ def test_nobody_answers_in_time() -> None:
     assert (ended.status, ended.cause) == (RunStatus.ROLLED_BACK, Cause.DENIED)
     assert ended.failure is not None
     assert ended.failure.message == "nobody answered in time"
+
+
+def test_an_answer_that_comes_too_late_is_refused() -> None:
+    """What counts as denied stays denied, also where nobody drove the run when its time was over."""
+    play = Play(saga("a -> b", b={"approval": Approval(timeout_ms=60_000)}))
+    play.run(until=1_000)
+    seen = digest(play, "b")
+    play.now = 99_999
+    play.put(DriverClaimed(play.now, play.state.fence + 1, HOLDER, calls_ended=True))
+    answer = play.ask(Verb.APPROVE, "b", digest=seen)
+    assert (answer.disposition, answer.detail) == (
+        Disposition.REFUSED,
+        "the time to answer for b is over: it counts as denied",
+    )
+    assert play.run().cause is Cause.DENIED
 
 
 @pytest.mark.parametrize("needed", [True, False])
