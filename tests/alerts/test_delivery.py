@@ -280,6 +280,33 @@ def test_a_chat_is_told_by_apprise(tmp_path: Path, receiver: Receiver) -> None:
     assert "secret-token" not in failed.out + failed.err + project.run("outbox", "list", "-o", "json").out
 
 
+APPROVED = """
+saga: gated
+steps:
+  - id: lead
+    tool: crm.create_lead
+    with: {email: a@example.com}
+    approval: true
+"""
+
+
+def test_who_must_approve_is_told_and_when_it_is_over(tmp_path: Path, receiver: Receiver) -> None:
+    """A step that waits for an approval is an alert with the commands that answer it; the answer ends it."""
+    project = make_project(tmp_path, receiver.url)
+    (tmp_path / "sagas" / "gated.yaml").write_text(APPROVED)
+    assert project.run("run", "gated", "-q").code == 12
+    (post,) = receiver.posts
+    data = post.json["data"]
+    run_id = data["run"]["id"]
+    assert (data["reason"], data["says"]) == ("approval", "lead waits for an approval")
+    assert data["commands"][:2] == [f"sagactl approve {run_id} lead", f'sagactl deny {run_id} lead --reason "..."']
+    assert project.run("approve", run_id, "lead", "-q").code == 0
+    assert [each.json["data"]["says"] for each in receiver.posts[1:]] == [
+        "over: lead waits for an approval; the run is running"
+    ]
+    assert project.run("verify").code == 0
+
+
 def test_secrets_do_not_leave(tmp_path: Path, receiver: Receiver) -> None:
     """E19: a secret of the settings isn't in a message, even where a tool's error repeats it."""
     project = make_project(tmp_path, receiver.url)
