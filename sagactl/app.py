@@ -101,6 +101,7 @@ class Project:
         """Send what waits to be sent, for a moment at most; close the log, and let go of what tools needed."""
         if self._courier is not None:
             self._courier.close()
+            self._courier = None
         if (tracer := vars(self).pop("tracer", None)) is not None:
             tracer.close()
         if "built_in" in vars(self):

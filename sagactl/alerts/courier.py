@@ -6,6 +6,7 @@ What isn't sent when the program ends is in the log, and whoever delivers next s
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -70,6 +71,7 @@ class Courier:
                     is_news = True
                 case Ended() | Decision() if run_id in self._told and alert_effects(record):
                     is_news = True
+                    self._told -= {run_id} if isinstance(record, Ended) else set()
                 case _:
                     pass
         return is_news
@@ -118,8 +120,9 @@ class Courier:
             self._is_closing = True
             self._ends_at = time.monotonic() + patience_seconds
             self._condition.notify_all()
-        for thread in self._threads:
-            thread.join(max(0.0, self._ends_at - time.monotonic()))
+        with contextlib.suppress(KeyboardInterrupt):  # who won't wait leaves the rest to others, with the same code
+            for thread in self._threads:
+                thread.join(max(0.0, self._ends_at - time.monotonic()))
         for lane, thread in zip(self._lanes, self._threads, strict=False):
             if thread.is_alive():
                 self._let_go(lane)

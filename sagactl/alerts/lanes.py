@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, Protocol
@@ -125,13 +126,8 @@ class AlertLane:
         """Say it; a bug met there is a failed try like any other, so that no message keeps the others waiting."""
         try:
             self._say(message)
-        except SendError:
-            raise
         except Exception as error:
-            import logging
-
-            logging.getLogger("sagactl").debug("the message %s can't be sent", message.id, exc_info=True)
-            raise SendError(f"a bug of sagactl or of a library: {type(error).__name__}") from error
+            raise _as_send_error(error) from None
 
     def _say(self, message: Message) -> None:
         document = self._compose(message)
@@ -164,6 +160,16 @@ class AlertLane:
         return tamed
 
 
+def _as_send_error(error: Exception) -> SendError:
+    """Return *error*, or what a bug comes to for whoever reads the outbox."""
+    if isinstance(error, SendError):
+        return error
+    import logging
+
+    logging.getLogger("sagactl").debug("something can't be sent", exc_info=error)
+    return SendError(f"a bug of sagactl or of a library: {type(error).__name__}")
+
+
 def _after_failure(claimed: Delivery, error: SendError, now_ms: int) -> Delivery:
     text = str(error)[:ERROR_LENGTH_MAX]
     if claimed.attempts >= DELIVERY_ATTEMPTS_MAX:
@@ -185,6 +191,7 @@ class EventLane:
         self._publish = publish
         self._is_for_all = is_for_all
         self._now_ms = now_ms
+        self._lock = threading.Lock()
         self._noted: dict[str, None] = {}
         self._has_looked = is_for_all
         """What other processes left half-way was noted."""
@@ -193,16 +200,31 @@ class EventLane:
 
     def note(self, run_id: str) -> None:
         """Take note that a run has new records."""
-        self._noted[run_id] = None
+        with self._lock:
+            self._noted[run_id] = None
 
     def work(self, tell: Callable[[Sent], None], is_over: Callable[[], bool]) -> int | None:
         """Publish what is due; see `Lane`."""
         if self._rests_until_ms > self._now_ms():
             return self._rests_until_ms
+        with self._lock:
+            noted, self._noted = self._noted, {}
+        left = noted
+        try:
+            due = self._publish_all(noted, tell, is_over)
+            left = dict.fromkeys(due)
+        finally:
+            with self._lock:
+                self._noted = {**left, **self._noted}
+        return min(due.values(), default=None)
+
+    def _publish_all(
+        self, noted: dict[str, None], tell: Callable[[Sent], None], is_over: Callable[[], bool]
+    ) -> dict[str, int]:
+        """Publish what is due of all runs, or of *noted* ones; return which wait, and until when."""
         if not self._has_looked:
+            noted |= dict.fromkeys(self._outbox.interrupted(self._key))
             self._has_looked = True
-            self._noted.update(dict.fromkeys(self._outbox.interrupted(self._key)))
-        noted, self._noted = self._noted, {}
         due: dict[str, int] = {}
         while not due and not is_over():
             pages = self._outbox.claim_events(
@@ -218,9 +240,7 @@ class EventLane:
             due = {**dict.fromkeys(noted, self._rests_until_ms), **due}
         if self._is_for_all:
             due = {each.run_id: each.due_ms for each in self._outbox.cursors(self._key)}
-        for run_id in due:
-            self._noted.setdefault(run_id)
-        return min(due.values(), default=None)
+        return due
 
     def let_go(self) -> None:
         """Keep the runs that are being published for as long as their leases run: they must stay in order."""
@@ -255,7 +275,8 @@ class EventLane:
                 tell(Sent(self.name, f"event_{page.run_id}_{seq}", page.run_id))
                 if self._now_ms() > until_ms:
                     break
-        except SendError as error:
+        except Exception as raised:
+            error = _as_send_error(raised)
             attempts = page.attempts + 1 if seq < first else 1
             due_ms = self._now_ms() + delay_ms(attempts, error.retry_after_ms)
             tell(Sent(self.name, f"event_{page.run_id}_{seq + 1}", page.run_id, str(error), due_ms))

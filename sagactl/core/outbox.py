@@ -175,11 +175,16 @@ def _next_delivery(look: _Look, message: Message, alert: Message | None) -> Deli
     objection = _object(found, look.now_ms - message.created_at_ms)
     if objection is not None:
         return replace(found, state=DeliveryState.GIVEN_UP, error=objection)
-    if message.is_resolution and alert is not None and not _has_ended(alert, look.channel):
+    if message.is_resolution and alert is not None and _is_coming(alert, look.channel):
         return None
     if found.attempts == 0 and _is_needless(look, message, alert):
         return replace(found, state=DeliveryState.NOT_NEEDED)
     return Delivery(look.channel, DeliveryState.SENDING, found.attempts + 1, look.now_ms + LEASE_MS)
+
+
+def _is_coming(alert: Message, channel: str) -> bool:
+    """Tell whether a channel may still be sent *alert*; one that was set up after it was done with isn't."""
+    return alert.finished_at_ms is None and not _has_ended(alert, channel)
 
 
 def _object(found: Delivery, age_ms: int) -> str | None:
@@ -195,8 +200,15 @@ def _is_needless(look: _Look, message: Message, alert: Message | None) -> bool:
     return message.reason is Reason.DEAD_LETTER and message.run_id in look.stuck
 
 
-def next_due(pending: Sequence[Message], reasons: frozenset[Reason], channel: str) -> int | None:
-    """Return when *channel* may get one of *pending*, 0 for at once, or None where it gets none of them."""
+def next_due(pending: Sequence[Message], channels: Channels, channel: str) -> int | None:
+    """Return when *channel* may get one of *pending*, 0 for at once, or None where it gets none of them.
+
+    What no channel is told of is due as well: to be done with.
+    """
+    wanted = frozenset[Reason]().union(*channels.values())
+    if any(message.reason not in wanted for message in pending):
+        return 0
+    reasons = channels[channel]
     open_ids = {message.id for message in pending if not _has_ended(message, channel)}
     due = [
         0 if (found := message.at(channel)) is None else found.due_ms

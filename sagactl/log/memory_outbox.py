@@ -119,7 +119,7 @@ class MemoryOutbox:
     def next_due_ms(self, channels: Channels, channel: str) -> int | None:
         """Return when *channel* may have something to do."""
         with self._lock:
-            return next_due(self._pending(), channels[channel], channel)
+            return next_due(self._pending(), channels, channel)
 
     def claim_events(
         self, target: str, now_ms: int, *, records_max: int, run_ids: Sequence[str] | None

@@ -77,7 +77,7 @@ class SqliteOutbox:
     def next_due_ms(self, channels: Channels, channel: str) -> int | None:
         """Return when *channel* may have something to do."""
         pending = self._store.read(_read_pending)
-        return next_due(pending, channels[channel], channel)
+        return next_due(pending, channels, channel)
 
     def claim_events(
         self, target: str, now_ms: int, *, records_max: int, run_ids: Sequence[str] | None

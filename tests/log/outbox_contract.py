@@ -261,6 +261,22 @@ class OutboxContract:
         assert [each.reason for each in deliver(log, channels, "letters")] == [Reason.DEAD_LETTER]
         assert log.outbox.messages() == []
 
+    def test_a_channel_that_is_added_or_taken_away(self, log: Log) -> None:
+        """A new channel isn't told that alerts are over of which it never heard; nothing waits for one that is gone."""
+        lease = start(log)
+        add(log, lease, dead())
+        assert len(deliver(log)) == 1
+        add(log, lease, answered("q"))
+        more: Channels = {**ALL, "new": frozenset(Reason)}
+        assert deliver(log, more, "new") == []
+        assert log.outbox.next_due_ms(more, "new") is None
+        assert len(deliver(log, more)) == 1
+        assert log.outbox.messages() == []
+        add(log, start(log, "run2"), dead())
+        few: Channels = {"ops": frozenset({Reason.APPROVAL})}
+        assert deliver(log, few) == []
+        assert log.outbox.messages() == []
+
     def test_messages_of_one_run(self, log: Log) -> None:
         """Messages are listed by run, and an odd name finds none."""
         add(log, start(log), dead())
