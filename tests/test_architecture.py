@@ -59,10 +59,12 @@ ALLOWED = {
         "errors",
         *NEIGHBOURS,
     },
+    "doctor": {"doctor", "app", "log", "core", "errors", ""},
     "cli": {
         "cli",
         "app",
         "inputs",
+        "doctor",
         "driving",
         "documents",
         "config",

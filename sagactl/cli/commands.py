@@ -38,6 +38,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "watch": Entry("Inspect", "Follow a run that another process drives, or --all of them.", ("RUN",)),
     "outbox": Entry("Maintain", "Alerts and events: what waits to be sent, and sending it.", is_group=True),
     "verify": Entry("Maintain", "Recompute the hash chain of the log.", ("RUN",)),
+    "doctor": Entry("Maintain", "What is wrong around a project, and how to mend it."),
     "prune": Entry("Maintain", "Delete old runs that have ended."),
     "config": Entry("Maintain", "Each setting, and where it came from."),
     "schema": Entry("Maintain", "The JSON Schema of saga files, for editors."),
@@ -49,6 +50,7 @@ COMMANDS: Final[dict[str, Entry]] = {
 WITH_VALUE: Final = frozenset(
     {"-C", "-i", "-o", "--color", "--definition", "--directory", "--example", "--format", "--heartbeat", "--input"}
     | {
+        "--bundle",
         "--idempotency-key",
         "--inputs",
         "--junit",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from sagactl.cli.views.doctor import render_checks
 from sagactl.cli.views.prune import render_prunable, render_pruned, render_tombstone, show_bytes
 from sagactl.core.records import RunStatus
+from sagactl.doctor.check import Check, fail, ok, warn
 from sagactl.log.base import Tombstone
 from tests.cli.views.plain_values import MANY_ROWS
 from tests.cli.views.scripted import START_MS
@@ -52,3 +54,18 @@ def test_bytes_are_shown_in_the_unit_that_fits() -> None:
         "3.0 GiB",
         "5,120.0 TiB",
     ]
+
+
+@pytest.mark.parametrize("kind", STYLES)
+def test_what_doctor_shows_is_as_it_was_reviewed(kind: str) -> None:
+    """Each check on its line, long ones wrapped beside their name, the hints of what was found, as reviewed."""
+    versions = {"sagactl": "0.1.0", "system": "Linux 6.1 x86_64"}
+    sound: list[Check] = [ok("python", "3.11.7"), ok("completion", "not found for zsh", "sagactl help completion")]
+    odd = [
+        ok("sqlite", "3.40.1; its race of writers and checkpoints is kept out by the log's gate"),
+        warn("stuck", "2 stuck runs, 3 dead letters: a person must decide", "sagactl dlq list"),
+        fail("plugins", "1 broken: \x1b[2Jeve", "sagactl tools"),
+    ]
+    parts = {"sound": sound, "with findings": [*sound, *odd], "with warnings": odd[:2]}
+    texts = [f"==== {name}\n{render_checks(checks, versions, STYLES[kind])}\n" for name, checks in parts.items()]
+    _compare(GOLDEN / f"doctor{kind}.txt", "\n".join(texts))

@@ -1,0 +1,71 @@
+"""`sagactl doctor`: what is wrong around a project, and how to mend it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sagactl.app import guard_stdout, open_project
+from sagactl.cli.answer import write_document
+from sagactl.cli.options import Globals, Output, make_app
+from sagactl.cli.session import style_of
+from sagactl.cli.streams import answer_stream, write_line
+from sagactl.cli.views.doctor import mask_paths, render_checks, write_checks
+from sagactl.cli.views.spelling import spell
+from sagactl.core.canonical import Json
+from sagactl.doctor.check import Check, Level
+from sagactl.doctor.examine import examine
+from sagactl.doctor.machine import list_versions
+from sagactl.errors import ExitCode, StorageError, UsageError
+
+app = make_app()
+
+
+@app.command()
+def doctor(
+    context: typer.Context,
+    bundle: Annotated[
+        Path | None, typer.Option("--bundle", metavar="FILE", help="Also write a report for others to read.")
+    ] = None,
+) -> int:
+    """Check the machine, the settings, the log, plugins, sagas, and runs that wait for somebody.
+
+    Each line says what to do about it. Ends with 3 where something fails, with 1 where the log can't be read. A bundle
+    has versions and these lines, with paths masked; nothing of any run is in it.
+
+    Examples:
+      sagactl doctor
+
+      sagactl doctor -o json
+
+      sagactl doctor --bundle report.json
+    """
+    guard_stdout()
+    settings = context.ensure_object(Globals)
+    checks = list(examine(lambda: open_project(settings.directory, log=settings.log)))
+    document = write_checks(checks, list_versions())
+    if bundle is not None:
+        _write_bundle(bundle, mask_paths(document, Path.cwd() if settings.directory is None else settings.directory))
+    if settings.output is Output.TEXT:
+        write_line(answer_stream(), render_checks(checks, list_versions(), style_of(answer_stream(), settings)))
+    else:
+        write_document(document)
+    return _code_of(checks)
+
+
+def _code_of(checks: list[Check]) -> ExitCode:
+    if any(check.blocks_log for check in checks):
+        return ExitCode.ERROR
+    return ExitCode.INVALID if any(check.level is Level.FAIL for check in checks) else ExitCode.OK
+
+
+def _write_bundle(file: Path, document: Json) -> None:
+    try:
+        with file.open("x", encoding="ascii") as stream:
+            stream.write(spell(document, indent=2) + "\n")
+    except FileExistsError:
+        raise UsageError(f"{file} is there already, and nothing is overwritten", code="exists") from None
+    except OSError as error:
+        raise StorageError(f"{file} can't be written: {error.strerror}", code="not-writable") from error

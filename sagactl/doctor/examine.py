@@ -1,0 +1,56 @@
+"""All checks in the order of the report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from sagactl.app import Project
+from sagactl.doctor.check import Check, count, fail, ok, warn
+from sagactl.doctor.machine import check_machine
+from sagactl.doctor.store import check_store
+from sagactl.errors import InvalidError, SagactlError
+
+
+def examine(open_project: Callable[[], Project]) -> Iterator[Check]:
+    """Yield a check for everything that is looked at; one that fails doesn't keep the others from being made."""
+    yield from check_machine()
+    try:
+        project = open_project()
+    except InvalidError as error:
+        yield fail("settings", error.message, error.hint or "sagactl help config")
+        return
+    with project:
+        where = f"project {project.config.project}" if project.config.has_project else "no project here"
+        yield ok("settings", where, None if project.config.has_project else "sagactl init demo")
+        yield from check_store(project)
+        yield _check_plugins(project)
+        yield from _check_sagas(project)
+
+
+def _check_plugins(project: Project) -> Check:
+    try:
+        registry = project.registry
+    except SagactlError as error:
+        return fail("plugins", error.message, error.hint)
+    if registry.broken:
+        names = ", ".join(sorted({each.name for each in registry.broken}))
+        return fail("plugins", f"{len(registry.broken)} broken: {names}", "sagactl tools")
+    return ok("plugins", count(len(registry.facts), "tool"))
+
+
+def _check_sagas(project: Project) -> Iterator[Check]:
+    folder = project.config.project / "sagas"
+    files = sorted(folder.glob("*.y*ml")) if folder.is_dir() else []
+    bad: list[str] = []
+    warned = 0
+    for file in files:
+        try:
+            warned += bool(project.load_saga(file).warnings)
+        except SagactlError:
+            bad.append(file.stem)
+    if bad:
+        yield fail("sagas", f"{len(bad)} of {len(files)} can't be run: {', '.join(bad[:10])}", "sagactl validate")
+    elif warned:
+        yield warn("sagas", f"{len(files)} right, {warned} of them with warnings", "sagactl validate")
+    else:
+        yield ok("sagas", f"{len(files)} right" if files else "none in sagas/")

@@ -1,0 +1,147 @@
+"""Checks of the log and of where it lies: file system, permissions, space, settings, runs that wait for somebody."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from sagactl.app import Project
+from sagactl.core.records import RunStatus
+from sagactl.doctor.check import Check, count, fail, ok, warn
+from sagactl.doctor.machine import check_clock
+from sagactl.errors import NotFoundError, SagactlError, StorageError
+
+if TYPE_CHECKING:
+    from sagactl.log.base import Log, RunRow
+
+FREE_BYTES_LOW: Final = 1 << 30
+FREE_BYTES_NONE: Final = 100 << 20
+LOG_BYTES_LARGE: Final = 1 << 30
+NEWEST_LOOKED_AT: Final = 100
+"""Runs whose last record is compared with the clock."""
+
+UNDRIVEN_MAX: Final = 1_000
+_PEOPLE: Final = frozenset({"approval", "paused"})
+
+
+def check_store(project: Project) -> Iterator[Check]:
+    """Look at the log of a project, from its place to its runs."""
+    if "://" in project.config.log:
+        yield fail("log", "it is not a file: this release keeps logs in files", "sagactl config", blocks_log=True)
+        return
+    path = Path(project.config.log).expanduser().absolute()
+    yield from _check_place(path)
+    log = yield from _open(project, path)
+    if log is None:
+        yield check_clock(None)
+        return
+    yield _check_size(log, path)
+    yield from _check_runs(log)
+    from sagactl.log.base import RunFilter
+
+    rows, _ = log.rows(RunFilter(limit=NEWEST_LOOKED_AT))
+    yield check_clock(max((row.updated_at_ms for row in rows), default=None))
+
+
+def _check_place(path: Path) -> Iterator[Check]:
+    from sagactl.log.file_system import find_mount, refuse_network
+
+    folder = next(each for each in path.parents if each.exists())
+    try:
+        refuse_network(folder)
+        mount = find_mount(folder)
+        yield ok("file system", "local" if mount is None else f"local ({mount[1]})")
+    except StorageError as error:
+        yield fail("file system", error.message, error.hint)
+    free = shutil.disk_usage(folder).free
+    text = f"{free // (1 << 20):,} MiB free"
+    if free < FREE_BYTES_NONE:
+        yield fail("disk", f"{text}: runs will stop", "sagactl prune --older-than 30d --dry-run")
+    elif free < FREE_BYTES_LOW:
+        yield warn("disk", text, "sagactl prune --older-than 30d --dry-run")
+    else:
+        yield ok("disk", text)
+    yield _check_modes(path)
+
+
+def _check_modes(path: Path) -> Check:
+    """Others must not read the log: it has inputs and outputs."""
+    if not path.exists():
+        return ok("permissions", "nothing there yet")
+    # The folder may be somebody else's choice (--log); the files are ours.
+    for each in (path, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "-gate"))):
+        if each.exists() and stat.S_IMODE(each.stat().st_mode) & 0o077:
+            return warn("permissions", f"others may read {each}", f"chmod 600 {each}")
+    mode = stat.S_IMODE(path.parent.stat().st_mode)
+    if mode & 0o077 and path.parent.name == ".sagactl":
+        return warn("permissions", f"others may look into {path.parent} ({mode:o})", f"chmod 700 {path.parent}")
+    if not os.access(path, os.W_OK):
+        return warn("permissions", f"{path} can't be written by you", "sagactl config")
+    return ok("permissions", "the log is yours alone")
+
+
+def _open(project: Project, path: Path) -> Generator[Check, None, Log | None]:
+    """Open the log as a driver would, so that its settings are made and read back; return it, or None."""
+    try:
+        project.log(read_only=True)
+    except NotFoundError:
+        yield ok("log", f"none yet at {path}")
+        return None
+    except SagactlError as error:
+        yield fail("log", error.message, error.hint, blocks_log=True)
+        return None
+    try:
+        log = project.log() if os.access(path, os.W_OK) else project.log(read_only=True)
+    except SagactlError as error:
+        yield fail("log", error.message, error.hint, blocks_log=True)
+        return None
+    yield ok("log", f"{path}: it opens, and its settings hold")
+    return log
+
+
+def _check_size(log: Log, path: Path) -> Check:
+    from sagactl.log.base import PruneFilter
+    from sagactl.log.checkpoint import WAL_BYTES_MAX, Checkpointer
+
+    wal_bytes = Checkpointer(path).wal_bytes()
+    _, ended = log.prunable(PruneFilter(limit=1))
+    size = path.stat().st_size
+    text = f"{(size + wal_bytes) / (1 << 20):,.1f} MiB, {count(ended, 'ended run')}"
+    if wal_bytes > WAL_BYTES_MAX:
+        hint = "end what reads the log for long; the next run shortens it"
+        return warn("size", f"{text}; the WAL has {wal_bytes // (1 << 20):,} MiB", hint)
+    if size > LOG_BYTES_LARGE:
+        return warn("size", text, "sagactl prune --older-than 30d --dry-run")
+    return ok("size", text)
+
+
+def _check_runs(log: Log) -> Iterator[Check]:
+    from sagactl.log.base import RunFilter
+
+    statuses = (RunStatus.RUNNING, RunStatus.WAITING, RunStatus.ROLLING_BACK)
+    rows, total = log.rows(RunFilter(statuses=statuses, limit=UNDRIVEN_MAX))
+    left = [row for row in rows if not _is_driven(row) and row.waiting_for not in _PEOPLE]
+    asked = sum(row.waiting_for in _PEOPLE for row in rows)
+    if left:
+        yield warn(
+            "unfinished", f"{len(left):,} of {count(total, 'unfinished run')} without a driver", "sagactl resume --all"
+        )
+    else:
+        yield ok("unfinished", f"{count(total, 'unfinished run')}, {asked:,} of them waiting for a person")
+    _, stuck = log.rows(RunFilter(statuses=(RunStatus.STUCK,), limit=1))
+    letters = len(log.dead_letters())
+    if stuck or letters:
+        text = f"{count(stuck, 'stuck run')}, {count(letters, 'dead letter')}: a person must decide"
+        yield warn("stuck", text, "sagactl dlq list")
+    else:
+        yield ok("stuck", "no run is stuck")
+
+
+def _is_driven(row: RunRow) -> bool:
+    from sagactl.log.holder import is_dead
+
+    return row.holder is not None and not is_dead(row.holder)

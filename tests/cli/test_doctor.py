@@ -1,0 +1,126 @@
+"""`sagactl doctor`: every trouble that it looks for is found, named and mended by its hint, and nothing is changed."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sagactl.doctor.check import Level
+from sagactl.doctor.machine import _check_sqlite, check_clock
+from tests.cli.project import Project
+
+ADA = ("run", "onboarding", "-q", "-i", "email=ada@example.com", "-i", "amount:=4900")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """Return a project with a run that succeeded."""
+    made = Project.make(tmp_path)
+    assert made.run(*ADA).code == 0
+    return made
+
+
+def _items(project: Project, code: int = 0, *options: str) -> dict[str, Any]:
+    found = project.run("doctor", "-o", "json", *options)
+    assert (found.code, found.json["schema"]) == (code, "sagactl.doctor/1"), found.out
+    assert found.json["ok"] == (code == 0)
+    return {each["name"]: each for each in found.json["items"]}
+
+
+def test_a_sound_project_has_nothing_to_mend(project: Project) -> None:
+    """Exit 0, every check made, and the log afterwards as it was."""
+    items = _items(project)
+    assert {each["level"] for each in items.values()} == {"ok"}
+    assert {"python", "sqlite", "extras", "settings", "file system", "disk", "permissions", "log", "size"} <= set(items)
+    assert {"unfinished", "stuck", "clock", "plugins", "sagas", "completion"} <= set(items)
+    text = project.run("doctor")
+    assert "nothing to mend" in text.out
+    assert project.run("verify").code == 0
+
+
+def test_an_empty_folder_is_sound_and_stays_empty(tmp_path: Path) -> None:
+    """Looking makes nothing: no log, no folder."""
+    project = Project(tmp_path, {"XDG_STATE_HOME": str(tmp_path / "state")})
+    assert _items(project)["log"]["text"].startswith("none yet")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_runs_that_wait_for_somebody_are_told_with_what_to_do(project: Project) -> None:
+    """An unfinished run without a driver, a stuck one with its dead letter; both hints work as printed."""
+    assert project.run(*ADA[:3], "-i", "email=eve@example.com", "-i", "amount:=1", "-i", "card=limbo").code == 11
+    flaky = ("-i", "email=bob@example.com", "-i", "amount:=1", "-i", "card=flaky", "--no-wait")
+    assert project.run(*ADA[:3], *flaky).code == 12
+    items = _items(project)
+    assert (items["stuck"]["level"], items["stuck"]["hint"]) == ("warn", "sagactl dlq list")
+    assert "1 stuck run, 1 dead letter" in items["stuck"]["text"]
+    assert (items["unfinished"]["level"], items["unfinished"]["hint"]) == ("warn", "sagactl resume --all")
+    for name, code in (("stuck", 0), ("unfinished", 0)):
+        assert project.run(*shlex.split(items[name]["hint"])[1:], "-q").code == code
+    assert _items(project)["unfinished"]["level"] == "ok"
+
+
+def test_broken_plugins_and_sagas_are_named(project: Project) -> None:
+    """Exit 3 names what can't be used, and every other check is made all the same."""
+    (project.path / "plugins" / "bad.py").write_text("raise RuntimeError('no')\n")
+    (project.path / "sagas" / "worse.yaml").write_text("saga: worse\nsteps: 3\n")
+    items = _items(project, 3)
+    assert "bad" in items["plugins"]["text"]
+    assert "worse" in items["sagas"]["text"]
+    assert (items["plugins"]["hint"], items["sagas"]["hint"]) == ("sagactl tools", "sagactl validate")
+    assert items["log"]["level"] == "ok"
+
+
+def test_wrong_settings_are_one_failure_among_the_checks(project: Project) -> None:
+    """Section 6: a configuration that can't be read ends with 3, and the machine is checked all the same."""
+    (project.path / "sagactl.toml").write_text("nothing = 1")
+    items = _items(project, 3)
+    assert (items["settings"]["level"], items["python"]["level"]) == ("fail", "ok")
+
+
+def test_a_log_that_cannot_be_read_ends_with_1(project: Project) -> None:
+    """Section 6: 1 where the log can't be read."""
+    (project.path / ".sagactl" / "log.db").write_bytes(b"no database" * 1000)
+    assert _items(project, 1)["log"]["level"] == "fail"
+
+
+def test_a_log_that_others_may_read_is_told(project: Project) -> None:
+    """Section 5: folder 0700, files 0600; the hint mends it."""
+    log = project.path / ".sagactl" / "log.db"
+    log.chmod(0o644)
+    found = _items(project)["permissions"]
+    assert (found["level"], found["hint"]) == ("warn", f"chmod 600 {log}")
+    log.chmod(0o600)
+    log.parent.chmod(0o755)
+    assert _items(project)["permissions"]["hint"] == f"chmod 700 {log.parent}"
+
+
+def test_a_bundle_has_nothing_of_any_run(project: Project) -> None:
+    """`--bundle` writes versions and checks with paths masked: no input, output or secret; nothing is overwritten."""
+    file = project.path / "report.json"
+    assert project.run("doctor", "--bundle", str(file)).code == 0
+    text = file.read_text()
+    assert json.loads(text)["versions"]["sagactl"]
+    assert str(project.path) not in text
+    assert "ada" not in text.lower()
+    again = project.run("doctor", "--bundle", str(file), "-o", "json")
+    assert (again.code, again.json["error"]["code"]) == (2, "exists")
+
+
+def test_a_clock_that_was_turned_back_is_told() -> None:
+    """A record can't lie in the future, and no clock stands before sagactl was made."""
+    assert check_clock(1_800_000_000_000, now_ms=1_800_000_000_000 - 3_600_000).level is Level.WARN
+    assert check_clock(1_800_000_000_000, now_ms=1_800_000_000_000 - 30_000).level is Level.OK
+    assert check_clock(None, now_ms=5).level is Level.FAIL
+
+
+@pytest.mark.parametrize(
+    ("version", "is_sound"),
+    [((3, 51, 3), True), ((3, 52, 0), True), ((3, 50, 7), True), ((3, 51, 2), False), ((3, 40, 1), False)],
+)
+def test_the_guard_against_an_old_sqlite_is_named(version: tuple[int, int, int], is_sound: bool) -> None:
+    """Section 5: before 3.51.3 (and its branches) the gate keeps the WAL race out, and doctor says so."""
+    assert ("gate" not in _check_sqlite(version).text) is is_sound
