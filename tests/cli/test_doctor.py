@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import shlex
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sagactl.doctor.check import Level
-from sagactl.doctor.machine import _check_sqlite, check_clock
-from tests.cli.project import Project
+from sagactl.doctor.machine import EXTRAS, _check_sqlite, check_clock
+from tests.cli.project import ROOT, Project
 
 ADA = ("run", "onboarding", "-q", "-i", "email=ada@example.com", "-i", "amount:=4900")
 
@@ -124,3 +125,9 @@ def test_a_clock_that_was_turned_back_is_told() -> None:
 def test_the_guard_against_an_old_sqlite_is_named(version: tuple[int, int, int], is_sound: bool) -> None:
     """Section 5: before 3.51.3 (and its branches) the gate keeps the WAL race out, and doctor says so."""
     assert ("gate" not in _check_sqlite(version).text) is is_sound
+
+
+def test_every_extra_is_looked_for() -> None:
+    """The extras that doctor names are those of the package, those for tests and linters left out."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert set(EXTRAS) == set(extras) - {"test", "lint"}

@@ -19,7 +19,7 @@ from tests.cli.views.situations import SITUATIONS
 COMMANDS = frozenset(
     {"run", "resume", "rollback", "log", "show", "list", "watch", "validate", "plan", "graph", "tools", "init", "dlq"}
     | {"approve", "deny", "cancel", "terminate", "pause", "unpause", "verify", "prune", "doctor", "config", "schema"}
-    | {"sandbox", "help"}
+    | {"sandbox", "outbox", "help"}
 )
 """Those of the contract."""
 
