@@ -1,0 +1,78 @@
+"""What CI is told in each situation is as it was reviewed: annotations, the table of the summary, JUnit."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from sagactl.cli.views.annotations import annotate_run
+from sagactl.cli.views.junit import make_suite, render_junit
+from sagactl.cli.views.markdown import CELL_LENGTH_MAX, ROWS_MAX, quote, render_summary
+from sagactl.cli.views.results import list_results
+from sagactl.cli.views.style import Style
+from sagactl.core.records import AT_REST, RunStatus
+from sagactl.workflow import make_command
+from tests.cli.views.scripted import Stage, rejected
+from tests.cli.views.situations import SITUATIONS, ending_of
+from tests.cli.views.test_golden import GOLDEN, _compare, _stage
+
+
+def _annotations(name: str, stage: Stage) -> str:
+    found = annotate_run(stage.scene(Style(width=100_000)), ending_of(name, stage))
+    lines = [make_command(each.level, each.message, file=each.file, line=each.line, title=each.title) for each in found]
+    return "\n".join(lines) or "nothing"
+
+
+def _summary(name: str, stage: Stage) -> str:
+    results = list_results(stage.saga, stage.state, [each.record for each in stage.stored])
+    return render_summary(stage.scene(Style(width=100_000)), ending_of(name, stage), results).rstrip()
+
+
+def _junit(name: str, stage: Stage) -> str:
+    del name
+    return render_junit([make_suite(stage.saga, stage.state, [each.record for each in stage.stored])]).rstrip()
+
+
+VIEWS = {"ci-annotations": _annotations, "ci-summary": _summary, "ci-junit": _junit}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_what_ci_is_told_is_as_it_was_reviewed(view: str) -> None:
+    """UX 7.8: each situation of a run reads as the golden file says."""
+    parts = [f"==== {name}: {make.__doc__}\n{VIEWS[view](name, _stage(name))}\n" for name, make in SITUATIONS.items()]
+    _compare(GOLDEN / f"{view}.txt", "\n".join(parts))
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_the_report_agrees_with_the_run(name: str) -> None:
+    """JUnit has a failure or an error exactly where the run is at rest and didn't succeed."""
+    stage = _stage(name)
+    root = ET.fromstring(_junit(name, stage))
+    is_bad = root.find(".//failure") is not None or root.find(".//error") is not None
+    status = stage.scene(Style()).summary.status
+    if status in AT_REST:
+        assert is_bad is (status is not RunStatus.SUCCEEDED)
+
+
+def test_a_long_table_keeps_what_failed() -> None:
+    """Of more steps than the summary shows the failed ones are shown, and the others counted."""
+    names: list[object] = [f"web-{index}" for index in range(ROWS_MAX + 50)]
+    given = {"email": "ana@example.com", "amount": 1, "servers": names}
+    last = len(names) - 1
+    stage = Stage(_stage("succeeded").saga, {f"servers[{last}]": [rejected("quota", "no more")]}, input=given).drive()  # type: ignore[arg-type]
+    text = _summary("rolled_back", stage)
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    assert len(rows) == ROWS_MAX + 3
+    assert any("quota: no more" in row for row in rows)
+    assert rows[-1].startswith("| and ")
+
+
+def test_foreign_text_is_no_markdown() -> None:
+    """What a tool says is shown in the summary as it is, on one line, bounded."""
+    text = quote("# a | b <i>*c*</i> [d](http://e) `f` @g :tada: _h_ snake_case\n- i &amp; $x$")
+    for sign in ("|", "<", ">", "*", "[", "]", "`", "@", ":t", "://", "\n", " _", "&amp;", "$"):
+        assert sign not in text
+    assert "snake_case" in text
+    assert quote("- a").startswith("&#45;")
+    assert len(quote("x" * 10_000)) == CELL_LENGTH_MAX
