@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Final
 
 import typer
 
 from sagactl.app import guard_stdout
+from sagactl.cli.ages import read_moment_ms
 from sagactl.cli.answer import write_document
+from sagactl.cli.dry_run import survey
 from sagactl.cli.follow import make_scene
 from sagactl.cli.operate import ask
 from sagactl.cli.options import Output, make_app
 from sagactl.cli.select import select_run, short_ids
 from sagactl.cli.session import Session, now_ms, open_session
 from sagactl.cli.streams import answer_stream, write_line
-from sagactl.cli.views.dlq import render_letter, render_letters
-from sagactl.cli.views.documents import write_letter, write_letters
+from sagactl.cli.views.commands import list_decidable
+from sagactl.cli.views.dlq import Decided, render_letter, render_letters, write_whole_letter
+from sagactl.cli.views.documents import write_letter_row, write_letters
+from sagactl.cli.views.scene import Scene
 from sagactl.core.canonical import Json, NotJsonError, parse
 from sagactl.core.evolve import replay
-from sagactl.core.records import Direction, Resolution, Verb
+from sagactl.core.records import Direction, Operation, Resolution, Verb
 from sagactl.driving import make_request
-from sagactl.errors import ExitCode, InvalidError, NotFoundError, RefusedError, UsageError
-from sagactl.log.base import DeadLetter, RunRow
+from sagactl.errors import ExitCode, InvalidError, NotFoundError, UsageError
+from sagactl.log.base import DeadLetter, Log, RunRow, StoredRecord
+
+LETTERS_SHOWN: Final = 20
+"""Dead letters that are listed unless more are asked for."""
 
 app = make_app("Dead letters: what waits for a person.")
 
@@ -40,24 +48,45 @@ _STEP = re.compile(r"([a-z][a-z0-9_]*)(?:\[(\d{1,6})\])?", re.ASCII)
 def list_letters(
     context: typer.Context,
     run: Annotated[str | None, typer.Option("--run", metavar="RUN", help="Only of this run.")] = None,
+    saga: Annotated[str | None, typer.Option("--saga", help="Only of runs of this saga.")] = None,
+    since: Annotated[str | None, typer.Option("--since", help="Open since then: 2h, 3d, or a date.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=0, help="At most so many; 0 for all.")] = LETTERS_SHOWN,
     everything: Annotated[bool, typer.Option("--all", help="Also those that are settled.")] = False,
 ) -> int:
     """List dead letters, oldest first.
 
     Examples:
       sagactl dlq list
+
+      sagactl dlq list --saga onboarding --since 2d -o json
     """
+    since_ms = None if since is None else read_moment_ms(since)
     with open_session(context) as session:
         log = session.app.log(read_only=True)
         run_id = None if run is None else select_run(log, run).run_id
-        letters = log.dead_letters(run_id=run_id, is_open=not everything)
-        if session.output is Output.TEXT:
-            shown = short_ids(log, [letter.run_id for letter in letters])
-            text = render_letters(letters, short_ids=shown, now_ms=now_ms(), style=session.style)
-            write_line(answer_stream(), text)
-        else:
-            write_document(write_letters(letters))
+        letters = [
+            letter
+            for letter in log.dead_letters(run_id=run_id, is_open=not everything)
+            if saga in {None, letter.saga} and (since_ms is None or letter.opened_at_ms >= since_ms)
+        ]
+        shown = letters[:limit] if limit else letters
+        is_narrowed = any(each is not None for each in (run, saga, since))
+        _write_letters(session, shown, len(letters), is_narrowed=is_narrowed)
         return ExitCode.OK
+
+
+def _write_letters(session: Session, letters: list[DeadLetter], total: int, *, is_narrowed: bool) -> None:
+    if session.output is Output.JSON:
+        write_document(write_letters(letters, total))
+    elif session.output is Output.JSONL:
+        for letter in letters:
+            write_document(write_letter_row(letter))
+    else:
+        shown = short_ids(session.app.log(read_only=True), [letter.run_id for letter in letters]) if letters else {}
+        text = render_letters(
+            letters, short_ids=shown, now_ms=now_ms(), style=session.style, total=total, is_narrowed=is_narrowed
+        )
+        write_line(answer_stream(), text)
 
 
 @app.command()
@@ -65,20 +94,54 @@ def show(context: typer.Context, run: RunArgument, step: StepArgument = None) ->
     """Show a dead letter: every attempt, the key, the arguments, and the commands that settle it.
 
     Examples:
-      sagactl dlq show 7kq2m9 deposit
+      sagactl dlq show 7kq2m9
+
+      sagactl dlq show 7kq2m9 deposit -o json
     """
     with open_session(context) as session:
         log = session.app.log(read_only=True)
         row = select_run(log, run)
-        letter = _find(log.dead_letters(run_id=row.run_id), row, step)
+        letter = _find_to_show(log, row, step)
         records = list(log.read(row.run_id))
         saga = session.app.saga_of(log.row(row.run_id))  # after the records: a later definition fits them
         state = replay(saga, (stored.record for stored in records))
+        scene = make_scene(session, saga, state)
+        printed = sum(each.operation in {letter.operation, letter.operation.other} for each in log.captured(row.run_id))
+        decided = _decide(session, scene, letter, records)
         if session.output is Output.TEXT:
-            write_line(answer_stream(), render_letter(make_scene(session, saga, state), letter, records))
+            write_line(answer_stream(), render_letter(scene, letter, records, decided, printed=printed))
         else:
-            write_document(write_letter(saga, state, letter, records))
+            write_document(write_whole_letter(scene, letter, records, decided, printed=printed))
         return ExitCode.OK
+
+
+def _find_to_show(log: Log, row: RunRow, step: str | None) -> DeadLetter:
+    """Return the open dead letter that is meant, or the last one of those that are settled."""
+    letters = log.dead_letters(run_id=row.run_id)
+    settled = [each for each in reversed(log.dead_letters(run_id=row.run_id, is_open=False)) if each not in letters]
+    if not letters and not settled:
+        message = f"run {row.run_id} has no dead letter"
+        raise NotFoundError(message, code="no-dead-letter", hint=f"sagactl show {row.run_id}")
+    if step is None:
+        return _find(letters or settled[:1], row, None)
+    return _find([*letters, *settled], row, step)
+
+
+def _decide(session: Session, scene: Scene, letter: DeadLetter, records: Sequence[StoredRecord]) -> list[Decided]:
+    """Return what can be decided, each with what the core would make of it."""
+    from sagactl.cli.views.consequences import say_consequence
+    from sagactl.core.foresight import foresee_decision
+
+    if letter.operation not in scene.state.dead:
+        return []
+    row, evaluator = session.app.row(letter.run_id), session.app.evaluator(scene.saga)
+    situation = survey(session, row)
+    decided = []
+    for choice in list_decidable(scene.saga, scene.state, scene.short_id, letter.operation):
+        state = replay(scene.saga, (stored.record for stored in records))  # its own: a foresight consumes it
+        foresight = foresee_decision(scene.saga, state, choice.request, evaluator, situation)
+        decided.append(Decided(choice, say_consequence(scene, choice, foresight)))
+    return decided
 
 
 @app.command()
@@ -96,8 +159,8 @@ def retry(
     """
     guard_stdout()
     with open_session(context) as session:
-        row, letter = _select(session, run, step)
-        request = make_request(Verb.RETRY, reason=reason, operation=letter.operation)
+        row, operation, _ = _select(session, run, step)
+        request = make_request(Verb.RETRY, reason=reason, operation=operation)
         return ask(session, row, request, only_record=no_resume)
 
 
@@ -128,11 +191,9 @@ def resolve(
     if not reason:
         raise UsageError("a resolution takes a --reason", code="reason-needed")
     with open_session(context) as session:
-        row, letter = _select(session, run, step)
-        value = _check_output(session, row, letter, resolution, output)
-        request = make_request(
-            Verb.RESOLVE, reason=reason, operation=letter.operation, resolution=resolution, output=value
-        )
+        row, operation, letter = _select(session, run, step)
+        value = None if letter is None else _check_output(session, row, letter, resolution, output)
+        request = make_request(Verb.RESOLVE, reason=reason, operation=operation, resolution=resolution, output=value)
         return ask(session, row, request, only_record=no_resume)
 
 
@@ -160,34 +221,47 @@ def _check_output(session: Session, row: RunRow, letter: DeadLetter, resolution:
     try:
         output = None if text is None else parse(text)
     except NotJsonError as error:
-        raise InvalidError(f"--output: {error}", code="invalid-input") from None
+        hint = f"sagactl tools {tool.name}"
+        raise InvalidError(f"--output is no JSON: {error}", code="invalid-input", hint=hint) from None
     objection = session.app.toolbox.check_output(tool, output)
     if objection is not None:
-        raise InvalidError(f"--output doesn't fit what {tool.name} returns: {objection}", code="invalid-input")
+        message = f"--output doesn't fit what {tool.name} returns: {objection}"
+        raise InvalidError(message, code="invalid-input", hint=f"sagactl tools {tool.name}")
     return output
 
 
-def _select(session: Session, run: str, step: str | None) -> tuple[RunRow, DeadLetter]:
+def _select(session: Session, run: str, step: str | None) -> tuple[RunRow, Operation | None, DeadLetter | None]:
+    """Return what a decision is about: an open dead letter, or what has none, so that the refusal is recorded (E22)."""
     log = session.app.log()
     row = select_run(log, run, changes=True)
-    return row, _find(log.dead_letters(run_id=row.run_id), row, step)
+    letters = log.dead_letters(run_id=row.run_id)
+    match = None if step is None else _STEP.fullmatch(step)
+    if match is None or match[1] not in session.app.saga_of(row).by_id:
+        letter = None if step is None and not letters else _find(letters, row, step)
+        return row, None if letter is None else letter.operation, letter
+    item = int(match[2]) if match[2] else None
+    place = (match[1], item)
+    letter = next((each for each in letters if (each.operation.step, each.operation.item) == place), None)
+    if letter is None and item is None and any(each.operation.step == match[1] for each in letters):
+        return row, None, _find(letters, row, step)  # an item is to be named: this says which
+    return row, Operation(*place, Direction.ACTION) if letter is None else letter.operation, letter
 
 
 def _find(letters: list[DeadLetter], row: RunRow, step: str | None) -> DeadLetter:
-    if not letters:
-        raise RefusedError(f"run {row.run_id} has no open dead letter", hint=f"sagactl show {row.run_id}")
     if step is None:
         if len(letters) == 1:
             return letters[0]
         names = ", ".join(_name(letter) for letter in letters)
-        raise UsageError(f"run {row.run_id} has several dead letters: {names}", hint="name the step")
+        hint = f"sagactl dlq list --run {row.run_id}"
+        raise UsageError(f"run {row.run_id} has several dead letters: {names}; name the step", hint=hint)
     match = _STEP.fullmatch(step)
     for letter in letters:
         item = letter.operation.item
         if match and letter.operation.step == match[1] and item == (int(match[2]) if match[2] else None):
             return letter
-    names = ", ".join(_name(letter) for letter in letters)
-    raise NotFoundError(f"no dead letter of {step} in run {row.run_id}", code="no-such-step", hint=f"open: {names}")
+    names = ", ".join(_name(letter) for letter in letters) or "none"
+    message = f"no dead letter of {step} in run {row.run_id}, there are: {names}"
+    raise NotFoundError(message, code="no-such-step", hint=f"sagactl dlq list --run {row.run_id} --all")
 
 
 def _name(letter: DeadLetter) -> str:

@@ -18,8 +18,6 @@ from sagactl.log.base import RunRow
 
 def foresee(session: Session, row: RunRow, request: Request | None) -> Foresight:
     """Return what asking *request* of a run, or resuming it, would lead to; raises BusyError where that would (E15)."""
-    from sagactl.engine.run import find_missing_tools
-
     project = session.app
     saga = project.saga_of(row)
     is_driven = row.holder is not None and not is_dead(row.holder)
@@ -27,17 +25,26 @@ def foresee(session: Session, row: RunRow, request: Request | None) -> Foresight
         assert row.holder is not None, "somebody drives it"
         message = f"run {row.run_id} is driven by process {row.holder.pid} on {row.holder.host}"
         raise BusyError(message, hint=f"sagactl show {row.run_id}")
-    situation = Situation(
-        now_ms=now_ms(),
-        slots=project.config.calls_max,
-        missing_tools=find_missing_tools(saga, project.toolbox),
-        missing_secrets=frozenset(project.toolbox.missing_secrets(saga.secrets)),
-        is_driven=is_driven,
-    )
+    situation = survey(session, row)
     state, evaluator = _read(session, row), project.evaluator(saga)
     if request is None:
         return foresee_resume(saga, state, evaluator, situation)
     return foresee_rollback(saga, state, request, evaluator, situation)
+
+
+def survey(session: Session, row: RunRow) -> Situation:
+    """Return what a driver of the run would find here and now besides its log."""
+    from sagactl.engine.run import find_missing_tools
+
+    project = session.app
+    saga = project.saga_of(row)
+    return Situation(
+        now_ms=now_ms(),
+        slots=project.config.calls_max,
+        missing_tools=find_missing_tools(saga, project.toolbox),
+        missing_secrets=frozenset(project.toolbox.missing_secrets(saga.secrets)),
+        is_driven=row.holder is not None and not is_dead(row.holder),
+    )
 
 
 def _read(session: Session, row: RunRow) -> RunState:

@@ -121,6 +121,27 @@ def foresee_rollback(
 def foresee_resume(saga: Saga, state: RunState, evaluator: Evaluator, situation: Situation) -> Foresight:
     """Return what a driver would do next: on the way forward the next calls, on the way back all of them."""
     imagined = _take_over(saga, state, situation)
+    return _foresee_way_on(saga, state, evaluator, situation, imagined)
+
+
+def foresee_decision(
+    saga: Saga, state: RunState, request: Request, evaluator: Evaluator, situation: Situation
+) -> Foresight:
+    """Return what settling a dead letter as *request* says would lead to (E23); consumes *state*.
+
+    On the way forward that is what is called next; the rest hangs on what those calls return.
+    """
+    imagined = _take_over(saga, state, situation)
+    answer = answer_request(saga, state, request, situation.now_ms)
+    if answer.disposition is not Disposition.ACCEPTED:
+        return Foresight((), _status(state), answer=answer)
+    evolve(saga, state, answer)
+    return replace(_foresee_way_on(saga, state, evaluator, situation, imagined), answer=answer)
+
+
+def _foresee_way_on(
+    saga: Saga, state: RunState, evaluator: Evaluator, situation: Situation, imagined: set[Operation]
+) -> Foresight:
     if state.direction is Direction.COMPENSATION or state.failing is not None:
         return _foresee_way_back(saga, state, evaluator, situation, imagined)
     turn = advance(saga, state, _make_world(situation, evaluator), lambda floor_ms, _: floor_ms)

@@ -238,7 +238,7 @@ def _object_to_letter(saga: Saga, state: RunState, request: Request, at_ms: int)
     if state.terminating:
         return "the run is being terminated"
     if operation is None or operation not in state.dead:
-        return f"{operation} has no open dead letter"
+        return f"{operation or 'the run'} has no open dead letter"
     op = state.operations[operation]
     if request.verb is Verb.RETRY:
         asks_person = op.operation.direction is Direction.COMPENSATION and op.cause is Cause.IN_DOUBT

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sagactl.cli.views.words import name_place
 from sagactl.core.records import Cause, Direction, Disposition, Operation, Request, Resolution, Verb
@@ -60,19 +60,34 @@ def _is_accepted(saga: Saga, state: RunState, request: Request) -> bool:
     return answer_request(saga, state, request, 0).disposition is Disposition.ACCEPTED
 
 
+class Choice(NamedTuple):
+    """A way to settle a dead letter: in words, the command for it, and what that asks of the run."""
+
+    words: str
+    command: str
+    request: Request
+
+
 def list_decisions(saga: Saga, state: RunState, run: str, operation: Operation) -> list[tuple[str, str]]:
     """Return what a person can decide about an open dead letter: in words, and the command for it (E23)."""
+    return [(each.words, each.command) for each in list_decidable(saga, state, run, operation)]
+
+
+def list_decidable(saga: Saga, state: RunState, run: str, operation: Operation) -> list[Choice]:
+    """Return all that the run would accept about an open dead letter, the safest first (E23)."""
     is_undo = operation.direction is Direction.COMPENSATION
-    decisions = []
+    choices = []
     for resolution, options, words in _resolutions(saga, state, operation):
         request = Request("", Verb.RESOLVE, "", reason="...", operation=operation, resolution=resolution)
         if _is_accepted(saga, state, request):
             command = type_letter("resolve", run, operation, f"{options} {_REASON}")
-            decisions.append((words, command))
-    if _is_accepted(saga, state, Request("", Verb.RETRY, "", operation=operation)):
-        again = ("undo it again" if is_undo else "call it again", type_letter("retry", run, operation))
-        decisions.insert(0 if _is_safe_to_retry(saga, state, operation) else len(decisions), again)
-    return decisions
+            choices.append(Choice(words, command, request))
+    again = Request("", Verb.RETRY, "", operation=operation)
+    if _is_accepted(saga, state, again):
+        words = "undo it again" if is_undo else "call it again"
+        choice = Choice(words, type_letter("retry", run, operation), again)
+        choices.insert(0 if _is_safe_to_retry(saga, state, operation) else len(choices), choice)
+    return choices
 
 
 def _is_safe_to_retry(saga: Saga, state: RunState, operation: Operation) -> bool:

@@ -179,9 +179,9 @@ def write_records(stored: Sequence[StoredRecord], total: int | None = None) -> D
     return write_list(RECORDS_SCHEMA, [write_record(each) for each in stored], total)
 
 
-def write_letters(letters: Sequence[DeadLetter]) -> Document:
+def write_letters(letters: Sequence[DeadLetter], total: int | None = None) -> Document:
     """Return the document of a list of dead letters."""
-    return write_list(DEAD_LETTERS_SCHEMA, [write_letter_row(each) for each in letters])
+    return write_list(DEAD_LETTERS_SCHEMA, [write_letter_row(each) for each in letters], total)
 
 
 def write_letter_row(letter: DeadLetter) -> Document:
@@ -211,7 +211,10 @@ def write_letter(saga: Saga, state: RunState, letter: DeadLetter, stored: Sequen
         "attempts": op.attempts,
         "in_doubt": op.doubt or letter.reason == Cause.IN_DOUBT,
         "idempotency_key": idempotency_key(letter.run_id, letter.operation),
+        "other_key": idempotency_key(letter.run_id, letter.operation.other),
+        "compensation_tool": tool_of(saga, Operation(letter.operation.step, None, Direction.COMPENSATION)),
         "arguments": op.arguments,
+        "output": op.output if op is action else action.output,
         "raw": action.raw if op.raw is None else op.raw,
         "not_undone": _write_left(saga, state),
         "records": [write_record(each) for each in history],

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from sagactl.cli.views.dlq import render_letter, render_letters
+from sagactl.cli.views.commands import list_decidable
+from sagactl.cli.views.consequences import say_consequence
+from sagactl.cli.views.dlq import Decided, render_letter, render_letters
 from sagactl.cli.views.documents import write_run
 from sagactl.cli.views.error import render_error, render_warning
 from sagactl.cli.views.live import View, render_live
@@ -20,17 +22,20 @@ from sagactl.cli.views.progress import Progress
 from sagactl.cli.views.report import render_report
 from sagactl.cli.views.runs import render_runs
 from sagactl.cli.views.sandbox import render_sandbox
+from sagactl.cli.views.scene import Scene
 from sagactl.cli.views.show import render_run
 from sagactl.cli.views.spelling import spell
 from sagactl.cli.views.style import Style
 from sagactl.cli.views.text import width_of
 from sagactl.cli.views.tools import render_tool, render_tools
 from sagactl.cli.views.verify import render_verification
+from sagactl.core.evolve import replay
+from sagactl.core.foresight import Situation, foresee_decision
 from sagactl.core.records import Direction, Operation
 from sagactl.errors import NotFoundError, StorageError
-from sagactl.log.base import Captured, Finding, Verification
+from sagactl.log.base import Captured, DeadLetter, Finding, Verification
 from tests.cli.views.plain_values import BROKEN, LEDGER, MANY_LETTERS, MANY_ROWS, SETTLED_LETTER, SYSTEMS, TOOL_ROWS
-from tests.cli.views.scripted import HOLDER, RUN_ID, SHORT_ID, START_MS, TZ, Stage
+from tests.cli.views.scripted import HOLDER, RUN_ID, SHORT_ID, START_MS, TZ, PlainEvaluator, Stage
 from tests.cli.views.situations import SITUATIONS, ending_of
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -76,7 +81,20 @@ def _live(name: str, stage: Stage, style: Style) -> str:
 
 def _dlq(name: str, stage: Stage, style: Style) -> str:
     scene = stage.scene(style, after_ms=3 * 3_600_000)
-    return "\n".join(render_letter(scene, letter, stage.stored) for letter in stage.letters())
+    return "\n".join(
+        render_letter(scene, letter, stage.stored, _decide(scene, letter, stage), printed=2)
+        for letter in stage.letters()
+    )
+
+
+def _decide(scene: Scene, letter: DeadLetter, stage: Stage) -> list[Decided]:
+    """Let the core say what each decision would lead to."""
+    decided = []
+    for choice in list_decidable(stage.saga, stage.state, SHORT_ID, letter.operation):
+        state = replay(stage.saga, (each.record for each in stage.stored))
+        foresight = foresee_decision(stage.saga, state, choice.request, PlainEvaluator(), Situation(scene.now_ms, 8))
+        decided.append(Decided(choice, say_consequence(scene, choice, foresight)))
+    return decided
 
 
 def _list(name: str, stage: Stage, style: Style) -> str:
