@@ -247,7 +247,7 @@ def test_every_state_answers_every_command(project: Project, state: str, command
     assert json.loads(result.out)
     if result.code == 6:
         records = [json.loads(line) for line in project.run("log", "-o", "jsonl").out.splitlines()]
-        assert records[-1]["body"]["disposition"] == "refused"
+        assert records[-1]["body"]["disposition"] == "refused", "a run isn't driven on by what was refused"
 
 
 def test_a_rollback_of_what_succeeded_asks_first(project: Project) -> None:
