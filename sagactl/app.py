@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from sagactl.config import Config, load_config
+from sagactl.core.records import NO_ORIGIN, Origin
 from sagactl.errors import InvalidError, NotFoundError
 from sagactl.inputs import as_json, check_input, object_to_input
 
@@ -379,7 +380,9 @@ class Project:
 
         return RunEvaluator(saga.tools, self.toolbox, evaluate_cel)
 
-    def make_run(self, saga: Saga, inputs: object, *, key: str | None, requested_by: str) -> NewRun:
+    def make_run(
+        self, saga: Saga, inputs: object, *, key: str | None, requested_by: str, origin: Origin = NO_ORIGIN
+    ) -> NewRun:
         """Return what a run of *saga* begins with; raises InvalidError where the inputs or the key don't fit (E8)."""
         from sagactl.engine.clock import SystemClock
         from sagactl.identity import check_key, make_run_id
@@ -397,6 +400,7 @@ class Project:
             key=key if key is not None else self.run_key(saga, value),
             key_is_explicit=key is not None,
             deadline_ms=None if saga.run_timeout_ms is None else SystemClock().now_ms() + saga.run_timeout_ms,
+            origin=origin,
         )
 
     def plan_rebinding(self, run_id: str, saga: Saga) -> Rebinding:

@@ -23,7 +23,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar, cast
 
-from sagactl.core.records import AT_REST, Disposition, Operation, Operator, Request, Resolution, Verb
+from sagactl.core.records import AT_REST, NO_ORIGIN, Disposition, Operation, Operator, Origin, Request, Resolution, Verb
 from sagactl.engine.ending import Ending, Why
 from sagactl.errors import NotFoundError, RefusedError, StorageError
 from sagactl.identity import make_request_id, who_am_i
@@ -52,7 +52,9 @@ class Home(Protocol):
         """Return the log."""
         ...
 
-    def make_run(self, saga: Saga, inputs: object, *, key: str | None, requested_by: str) -> NewRun:
+    def make_run(
+        self, saga: Saga, inputs: object, *, key: str | None, requested_by: str, origin: Origin = NO_ORIGIN
+    ) -> NewRun:
         """Return what a run begins with; raises InvalidError."""
         ...
 
@@ -100,6 +102,7 @@ class Driver:
         *,
         key: str | None = None,
         requested_by: str | None = None,
+        origin: Origin = NO_ORIGIN,
     ) -> str:
         """Create a run of *saga*, to be driven here, and return its id.
 
@@ -107,9 +110,8 @@ class Driver:
         `why` `EXISTING` (E8). Raises InvalidError where the inputs don't fit, RefusedError where the key belongs to
         other inputs.
         """
-        new = self._home.make_run(
-            saga, {} if inputs is None else inputs, key=key, requested_by=requested_by or who_am_i()
-        )
+        given = {} if inputs is None else inputs
+        new = self._home.make_run(saga, given, key=key, requested_by=requested_by or who_am_i(), origin=origin)
 
         def create(engine: Engine) -> str:
             creation = engine.create(new, saga)

@@ -48,24 +48,9 @@ COMMANDS: Final[dict[str, Entry]] = {
 }
 
 WITH_VALUE: Final = frozenset(
-    {"-C", "-i", "-o", "--color", "--definition", "--directory", "--example", "--format", "--heartbeat", "--input"}
-    | {
-        "--bundle",
-        "--idempotency-key",
-        "--inputs",
-        "--junit",
-        "--keep",
-        "--limit",
-        "--log",
-        "--older-than",
-        "--output",
-        "--patience",
-        "--progress",
-        "--reason",
-        "--run",
-        "--saga",
-        "--since",
-    }
-    | {"--status", "--step", "--until"}
+    {"-C", "-i", "-o", "--bundle", "--color", "--definition", "--directory", "--example"}
+    | {"--format", "--from", "--heartbeat", "--idempotency-key", "--input", "--inputs", "--junit", "--keep"}
+    | {"--limit", "--log", "--older-than", "--out", "--output", "--patience", "--plan", "--progress"}
+    | {"--reason", "--run", "--saga", "--since", "--status", "--step", "--until"}
 )
 """Options whose next word is their value, whatever the command."""

@@ -15,9 +15,9 @@ from sagactl.errors import InvalidError, UsageError
 _PAIR: Final = re.compile(r"([^\W\d][\w-]*)(:=|=@|=)(.*)", re.DOTALL)
 
 
-def read_inputs(pairs: Sequence[str], file: str | None) -> Json:
-    """Return the input: what *file* holds, with each of *pairs* set on top of it."""
-    value: Json = {} if file is None else _read_file(file)
+def read_inputs(pairs: Sequence[str], file: str | None, known: Json = None) -> Json:
+    """Return the input: what *file* holds, or what is *known*, with each of *pairs* set on top of it."""
+    value = _read_file(file) if file is not None else dict(known) if isinstance(known, dict) else {}
     if pairs and not isinstance(value, dict):
         raise UsageError("-i needs an input that is a map, and the file holds none")
     seen: set[str] = set()

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from sagactl.app import guard_stdout
 from sagactl.cli.answer import write_document
+from sagactl.cli.begin import Beginning, Given, begin, check_given, path_of
 from sagactl.cli.follow import code_of_ending, code_of_status, drive, write_ending, write_logged_run
-from sagactl.cli.inputs import read_inputs
 from sagactl.cli.junit import Junit, JunitOption, junit_report
-from sagactl.cli.load import load_to_run
 from sagactl.cli.operate import wait_while_driven
 from sagactl.cli.options import Output, make_app
 from sagactl.cli.session import Session, now_ms, open_session
 from sagactl.cli.streams import answer_stream, write_line
 from sagactl.cli.views.prune import render_tombstone, write_tombstone
-from sagactl.core.canonical import Json
 from sagactl.core.saga import Saga
 from sagactl.engine.ending import Why
-from sagactl.errors import PrunedError
+from sagactl.errors import PrunedError, RefusedError
 
 app = make_app()
 
@@ -30,13 +27,18 @@ app = make_app()
 @app.command()
 def run(
     context: typer.Context,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A saga file, or the name of a saga in sagas/.")],
+    file: Annotated[
+        str | None, typer.Argument(metavar="FILE", help="A saga file, or the name of a saga in sagas/.")
+    ] = None,
     inputs: Annotated[
         list[str] | None,
         typer.Option("-i", "--input", metavar="NAME=TEXT", help="An input: name=text, name:=json, name=@file."),
     ] = None,
     inputs_file: Annotated[
         str | None, typer.Option("--inputs", metavar="FILE|-", help="All inputs, as JSON or YAML.")
+    ] = None,
+    from_run: Annotated[
+        str | None, typer.Option("--from", metavar="RUN", help="With the inputs of that run; -i changes some of them.")
     ] = None,
     idempotency_key: Annotated[
         str | None, typer.Option("--idempotency-key", help="The same key is the same run, for ever.")
@@ -47,6 +49,8 @@ def run(
     """Start a saga and follow it to its end.
 
     The exit code says what became of the run: 0 succeeded, 10 rolled back, 11 stuck, 12 waiting, 13 terminated.
+    --from begins a new run with the inputs of another one, whatever became of that; without FILE its saga's file is
+    taken, as it is now.
 
     Examples:
       sagactl run onboarding -i email=ada@example.com -i amount:=4900
@@ -54,29 +58,37 @@ def run(
       sagactl run sagas/onboarding.yaml --inputs input.json -o json
 
       sagactl run onboarding --inputs input.json --junit results.xml
+
+      sagactl run --from 7kq2m9 -i amount:=5000
     """
     guard_stdout()
-    path = Path(file) if Path(file).is_file() else None
-    with open_session(context, path) as session, junit_report(session, junit) as report:
-        value = read_inputs(inputs or [], inputs_file)
-        saga = load_to_run(session, file)
-        return _start(session, saga, value, idempotency_key, report, waits=not no_wait)
+    given = Given(file, inputs or [], inputs_file, from_run)
+    check_given(given)
+    with open_session(context, path_of(file)) as session, junit_report(session, junit) as report:
+        return _start(session, begin(session, given), idempotency_key, report, waits=not no_wait)
 
 
-def _start(session: Session, saga: Saga, value: Json, key: str | None, report: Junit, *, waits: bool) -> int:
+def _start(session: Session, beginning: Beginning, key: str | None, report: Junit, *, waits: bool) -> int:
+    saga, has_same_key = beginning.saga, beginning.origin.forked_from is not None and key is None
     driver = session.app.driver(replace(session.app.settings, waits_for_timers=waits))
     started: list[str] = []
 
     def take_over() -> None:
-        started.append(driver.start(saga, value, key=key))
+        started.append(driver.start(saga, beginning.input, key=key, origin=beginning.origin))
         report.run_ids[started[0]] = None
 
     try:
         endings, follower, signal_code = drive(session, driver, take_over)
     except PrunedError as gone:
         return _report_pruned(session, gone)
+    except RefusedError as error:
+        if error.code == "key-taken" and has_same_key:
+            error.hint = "with --idempotency-key the new run has a key of its own"
+        raise
     ending = endings[started[0]]
     if ending.why is Why.EXISTING:
+        if has_same_key:
+            session.say("these inputs make the same key: with --idempotency-key the new run has one of its own")
         return _report_existing(session, ending.run_id, saga)
     write_ending(session, ending, follower.latest[ending.run_id])
     return code_of_ending(ending, signal_code)

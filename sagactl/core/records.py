@@ -185,6 +185,21 @@ class RunCreated:
     requested_by: str
     run_key: str | None = None
     deadline_ms: int | None = None
+    forked_from: str | None = None
+    """The run whose inputs it began with."""
+    plan: str | None = None
+    """The digest of the plan that it carries out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a run was begun from, where it was: another run's inputs, or a plan."""
+
+    forked_from: str | None = None
+    plan: str | None = None
+
+
+NO_ORIGIN: Final = Origin()
 
 
 @dataclass(frozen=True, slots=True)

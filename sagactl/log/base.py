@@ -14,7 +14,18 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Final, Protocol
 
 from sagactl.core.canonical import Json
-from sagactl.core.records import Cause, Direction, Failure, Holder, Operation, Record, Request, RunStatus
+from sagactl.core.records import (
+    NO_ORIGIN,
+    Cause,
+    Direction,
+    Failure,
+    Holder,
+    Operation,
+    Origin,
+    Record,
+    Request,
+    RunStatus,
+)
 from sagactl.dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -44,6 +55,7 @@ class NewRun:
     key: str | None = None
     key_is_explicit: bool = False
     deadline_ms: int | None = None
+    origin: Origin = NO_ORIGIN
 
 
 @dataclass(frozen=True, slots=True)

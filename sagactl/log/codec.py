@@ -167,6 +167,8 @@ _ALL: Final = (
             "requested_by": _TEXT,
             "run_key": _TEXT,
             "deadline_ms": _INTEGER,
+            "forked_from": _TEXT,
+            "plan": _TEXT,
         },
     ),
     _layout(DriverClaimed, _Columns.NOTHING, {"fence": _INTEGER, "holder": _HOLDER, "calls_ended": _FLAG}),

@@ -41,6 +41,8 @@ def created_record(new: NewRun, at_ms: int) -> RunCreated:
         requested_by=new.requested_by,
         run_key=new.key,
         deadline_ms=new.deadline_ms,
+        forked_from=new.origin.forked_from,
+        plan=new.origin.plan,
     )
 
 

@@ -92,7 +92,17 @@ requests = st.builds(
 )
 RECORDS: dict[type, st.SearchStrategy[Any]] = {
     RunCreated: st.builds(
-        RunCreated, numbers, texts, texts, texts, values, texts, run_key=maybe(texts), deadline_ms=maybe(numbers)
+        RunCreated,
+        numbers,
+        texts,
+        texts,
+        texts,
+        values,
+        texts,
+        run_key=maybe(texts),
+        deadline_ms=maybe(numbers),
+        forked_from=maybe(texts),
+        plan=maybe(texts),
     ),
     DriverClaimed: st.builds(
         DriverClaimed, numbers, numbers, st.builds(Holder, texts, numbers, texts, texts), st.booleans()

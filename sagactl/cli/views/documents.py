@@ -65,6 +65,8 @@ def _write_run_body(saga: Saga, state: RunState, captured: Sequence[Captured]) -
         "ended_at": write_time(summary.ended_at_ms),
         "requested_by": created.requested_by,
         "key": created.run_key,
+        "forked_from": created.forked_from,
+        "plan": created.plan,
         "definition": state.definition,
         "seq": state.seq,
     }

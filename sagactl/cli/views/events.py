@@ -88,6 +88,8 @@ def describe_request(record: Operator) -> str:
 def _created(record: RunCreated) -> Event:
     given = brief(record.input, joint="=")
     key = f", key {record.run_key}" if record.run_key else ""
+    key += f", from {record.forked_from}" if record.forked_from else ""
+    key += f", plan {record.plan[:DIGEST_LENGTH]}" if record.plan else ""
     return Event(f"run created by {record.requested_by}{key}" + (f", {given}" if given else ""))
 
 

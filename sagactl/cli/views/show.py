@@ -98,6 +98,8 @@ def _list_header(scene: Scene, summary: Summary, holder: Holder | None) -> list[
         ("took" if ended_ms is not None else "so far", show_duration(until_ms - created.at_ms)),
         ("asked by", show(created.requested_by)),
         ("key", show(created.run_key or "")),
+        ("from", show(f"the inputs of run {created.forked_from}") if created.forked_from else ""),
+        ("plan", show((created.plan or "")[:DIGEST_LENGTH])),
         ("driver", "" if holder is None else show(f"pid {holder.pid} on {holder.host}")),
         ("input", show(brief(created.input, joint="="))),
     ]
