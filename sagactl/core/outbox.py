@@ -97,6 +97,11 @@ class Message:
         """Return how far it has come at *channel*, None where nobody tried yet."""
         return next((each for each in self.deliveries if each.channel == channel), None)
 
+    def has_ended_at(self, channel: str) -> bool:
+        """Tell whether *channel* is done with it."""
+        found = self.at(channel)
+        return found is not None and found.state in ENDED_STATES
+
 
 def message_id(run_id: str, seq: int, reason: Reason, step: str) -> str:
     """Return the id of a message: the same however often it is sent."""
@@ -184,7 +189,7 @@ def _next_delivery(look: _Look, message: Message, alert: Message | None) -> Deli
 
 def _is_coming(alert: Message, channel: str) -> bool:
     """Tell whether a channel may still be sent *alert*; one that was set up after it was done with isn't."""
-    return alert.finished_at_ms is None and not _has_ended(alert, channel)
+    return alert.finished_at_ms is None and not alert.has_ended_at(channel)
 
 
 def _object(found: Delivery, age_ms: int) -> str | None:
@@ -209,7 +214,7 @@ def next_due(pending: Sequence[Message], channels: Channels, channel: str) -> in
     if any(message.reason not in wanted for message in pending):
         return 0
     reasons = channels[channel]
-    open_ids = {message.id for message in pending if not _has_ended(message, channel)}
+    open_ids = {message.id for message in pending if not message.has_ended_at(channel)}
     due = [
         0 if (found := message.at(channel)) is None else found.due_ms
         for message in pending
@@ -218,11 +223,6 @@ def next_due(pending: Sequence[Message], channels: Channels, channel: str) -> in
         if not (message.is_resolution and message.alert_id in open_ids)
     ]
     return min(due, default=None)
-
-
-def _has_ended(message: Message, channel: str) -> bool:
-    found = message.at(channel)
-    return found is not None and found.state in ENDED_STATES
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,12 @@ import threading
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from sagactl.core.alerting import AlertBook
 from sagactl.core.outbox import (
     LEASE_MS,
+    MESSAGE_AGE_MS_MAX,
     PENDING_MAX,
     Channels,
     Cursor,
@@ -83,16 +85,19 @@ class MemoryOutbox:
                 if run_id in {None, message.run_id} and not (is_pending and message.finished_at_ms is not None)
             ]
 
-    def _pending(self) -> list[Message]:
-        return [message for message in self._messages if message.finished_at_ms is None][:PENDING_MAX]
+    def _pending(self, channel: str) -> list[Message]:
+        """Return the oldest messages that *channel* is not done with."""
+        found = (message for message in self._messages if message.finished_at_ms is None)
+        return list(islice((each for each in found if not each.has_ended_at(channel)), PENDING_MAX))
 
     def claim(self, channels: Channels, channel: str, now_ms: int) -> Message | None:
         """Return the next message for *channel*, or None."""
         with self._lock:
-            plan = claim_next(self._pending(), self._messages, channels, channel, now_ms)
+            plan = claim_next(self._pending(channel), self._messages, channels, channel, now_ms)
             for step in plan.steps:
                 self._messages[self._find(step.message.number)] = step.message
-            for message in plan.finished:
+            old = [each for each in self._messages if each.created_at_ms < now_ms - 2 * MESSAGE_AGE_MS_MAX]
+            for message in (*plan.finished, *(each for each in old if each.finished_at_ms is None)):
                 self._finish(message.number, now_ms)
             return plan.claimed
 
@@ -119,7 +124,7 @@ class MemoryOutbox:
     def next_due_ms(self, channels: Channels, channel: str) -> int | None:
         """Return when *channel* may have something to do."""
         with self._lock:
-            return next_due(self._pending(), channels, channel)
+            return next_due(self._pending(channel), channels, channel)
 
     def claim_events(
         self, target: str, now_ms: int, *, records_max: int, run_ids: Sequence[str] | None

@@ -12,7 +12,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from sagactl.core.alerting import AlertRow, Reason
 from sagactl.core.outbox import (
+    ENDED_STATES,
     LEASE_MS,
+    MESSAGE_AGE_MS_MAX,
     PENDING_MAX,
     Channels,
     Cursor,
@@ -76,7 +78,7 @@ class SqliteOutbox:
 
     def next_due_ms(self, channels: Channels, channel: str) -> int | None:
         """Return when *channel* may have something to do."""
-        pending = self._store.read(_read_pending)
+        pending = self._store.read(lambda connection: _read_pending(connection, channel))
         return next_due(pending, channels, channel)
 
     def claim_events(
@@ -128,9 +130,14 @@ def read_alerts(connection: sqlite3.Connection, run_id: str) -> tuple[AlertRow, 
     )
 
 
-def _read_pending(connection: sqlite3.Connection) -> list[Message]:
-    query = f"{_MESSAGE} WHERE finished_at_ms IS NULL ORDER BY outbox.number LIMIT {PENDING_MAX}"
-    return _read_messages(connection, query, ())
+def _read_pending(connection: sqlite3.Connection, channel: str) -> list[Message]:
+    """Return the oldest messages that *channel* is not done with: what waits for others keeps nothing from it."""
+    query = (
+        f"{_MESSAGE} WHERE finished_at_ms IS NULL AND NOT EXISTS (SELECT 1 FROM deliveries"
+        " WHERE deliveries.number = outbox.number AND channel = ? AND state IN (?, ?, ?))"
+        f" ORDER BY outbox.number LIMIT {PENDING_MAX}"
+    )
+    return _read_messages(connection, query, (channel, *sorted(ENDED_STATES)))
 
 
 def _read_messages(connection: sqlite3.Connection, query: str, values: Sequence[object]) -> list[Message]:
@@ -168,13 +175,18 @@ def _make_message(row: Sequence[Any], deliveries: tuple[Delivery, ...]) -> Messa
 def _claim(
     connection: sqlite3.Connection, channels: Channels, channel: str, now_ms: int
 ) -> tuple[Message | None, Mark | None]:
-    pending = _read_pending(connection)
+    pending = _read_pending(connection, channel)
     raised = _read_raised(connection, pending)
     plan = claim_next(pending, raised, channels, channel, now_ms)
     for step in plan.steps:
         _write_delivery(connection, step.message.number, step.delivery)
     for message in plan.finished:
         connection.execute("UPDATE outbox SET finished_at_ms = ? WHERE number = ?", (now_ms, message.number))
+    # What a channel left behind that is no more in the settings.
+    connection.execute(
+        "UPDATE outbox SET finished_at_ms = ?1 WHERE finished_at_ms IS NULL AND created_at_ms < ?1 - ?2",
+        (now_ms, 2 * MESSAGE_AGE_MS_MAX),
+    )
     return plan.claimed, None
 
 

@@ -273,8 +273,27 @@ class OutboxContract:
         assert len(deliver(log, more)) == 1
         assert log.outbox.messages() == []
         add(log, start(log, "run2"), dead())
+        both: Channels = {**ALL, "gone": frozenset(Reason)}
+        assert len(deliver(log, both)) == 1
+        assert len(log.outbox.messages()) == 1
+        add(log, start(log, "run3"), replace(dead(), at_ms=3 * MESSAGE_AGE_MS_MAX))
+        assert len(deliver(log, now_ms=3 * MESSAGE_AGE_MS_MAX)) == 1
+        assert log.outbox.messages() == []
+        add(log, start(log, "run4"), dead())
         few: Channels = {"ops": frozenset({Reason.APPROVAL})}
         assert deliver(log, few) == []
+        assert log.outbox.messages() == []
+
+    def test_a_channel_that_is_down_keeps_nothing_from_others(self, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+        """However much waits for one channel, the others are sent what they were not sent yet."""
+        for module in ("sqlite_outbox", "memory_outbox"):
+            monkeypatch.setattr(f"sagactl.log.{module}.PENDING_MAX", 2)
+        channels: Channels = {"down": frozenset(Reason), "up": frozenset(Reason)}
+        for number in range(5):
+            add(log, start(log, f"run{number}"), dead())
+        assert len(deliver(log, channels, "up")) == 5
+        assert len(log.outbox.messages()) == 5
+        assert len(deliver(log, channels, "down")) == 5
         assert log.outbox.messages() == []
 
     def test_messages_of_one_run(self, log: Log) -> None:
