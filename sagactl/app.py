@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sagactl.alerts.lanes import Lane
     from sagactl.checked import Checked
     from sagactl.core.canonical import Json
+    from sagactl.core.counts import Counts
     from sagactl.core.definition import Snapshot
     from sagactl.core.rebinding import Rebinding
     from sagactl.core.records import Holder
@@ -250,6 +251,17 @@ class Project:
 
         return prune_all(self.log(), which, pruned_by=pruned_by or who_am_i())
 
+    def count(self, now_ms: int) -> Counts:
+        """Return how much of everything there is in the log."""
+        from sagactl.core.counts import Counts
+
+        try:
+            return self.log(read_only=True).count(now_ms)
+        except NotFoundError:
+            if self.config.origins.get("log") != "default":
+                raise
+            return Counts()  # no log yet: nothing in it
+
     def row(self, run_id: str) -> RunRow:
         """Return where a run stands, in one row; raises NotFoundError."""
         return self.log(read_only=True).row(run_id)
@@ -319,17 +331,9 @@ class Project:
         """What sends runs as traces of OpenTelemetry, or None; raises InvalidError where it is asked for in vain."""
         if self.config.telemetry is None and not any(name.startswith("OTEL_") for name in os.environ):
             return None
-        from sagactl.telemetry.settings import read_telemetry
+        from sagactl.telemetry.begin import begin_tracing
 
-        settings = read_telemetry(self.config.telemetry, os.environ)
-        if settings is None:
-            return None
-        from sagactl.telemetry.tracer import make_tracer, set_global
-
-        tracer = make_tracer(settings)
-        if tracer is not None and self.is_whole_process:
-            set_global(tracer)
-        return tracer
+        return begin_tracing(self.config.telemetry, os.environ, is_whole_process=self.is_whole_process)
 
     def _listen(self, driver: Driver) -> None:
         """Have what *driver* does told where the settings say so."""

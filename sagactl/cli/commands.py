@@ -37,6 +37,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "log": Entry("Inspect", "The saga log of a run, record by record.", ("RUN",)),
     "watch": Entry("Inspect", "Follow a run that another process drives, or --all of them.", ("RUN",)),
     "outbox": Entry("Maintain", "Alerts and events: what waits to be sent, and sending it.", is_group=True),
+    "metrics": Entry("Maintain", "What there is in the log, for Prometheus."),
     "verify": Entry("Maintain", "Recompute the hash chain of the log.", ("RUN",)),
     "doctor": Entry("Maintain", "What is wrong around a project, and how to mend it."),
     "prune": Entry("Maintain", "Delete old runs that have ended."),

@@ -29,6 +29,7 @@ from sagactl.core.records import (
 from sagactl.dataclass import dataclass
 
 if TYPE_CHECKING:
+    from sagactl.core.counts import Counts
     from sagactl.core.definition import Snapshot
     from sagactl.core.outbox import Outbox
     from sagactl.core.summary import Summary
@@ -325,6 +326,10 @@ class Log(Protocol):
 
     def captured(self, run_id: str) -> list[Captured]:
         """Return what the run's calls printed, in order, as far as it was kept."""
+        ...
+
+    def count(self, now_ms: int) -> Counts:
+        """Return how much of everything there is; costs the same however many records there are."""
         ...
 
     def verify(self, run_id: str | None = None) -> Verification:

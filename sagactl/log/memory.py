@@ -14,6 +14,7 @@ from functools import partial
 
 from sagactl.core.alerting import AlertBook
 from sagactl.core.canonical import Json, digest
+from sagactl.core.counts import Counts
 from sagactl.core.records import AT_REST, Holder, Record, Request, RunStatus
 from sagactl.dataclass import dataclass
 from sagactl.log.audit import WHOLE_LOG, Evidence, Letter, verify_run
@@ -37,6 +38,7 @@ from sagactl.log.codec import decode, decode_request, encode_request
 from sagactl.log.definitions import check_definition, definition_lost
 from sagactl.log.effects import CloseLetters, OpenLetter, row_effect
 from sagactl.log.leases import Granted, LeaseClock, Standing, grant, judge, set_wall_clock
+from sagactl.log.memory_counts import count_all
 from sagactl.log.memory_outbox import MemoryOutbox
 from sagactl.log.pruning import (
     ENDED,
@@ -374,6 +376,23 @@ class MemoryLog:
         """Return what the run's calls printed."""
         with self._lock:
             return list(self._runs[run_id].captured) if run_id in self._runs else []
+
+    def count(self, now_ms: int) -> Counts:
+        """Return how much of everything there is."""
+        messages = self.outbox.messages(is_pending=False)
+        with self._lock:
+            links = [(name, each) for name, run in self._runs.items() for each in run.links]
+            links.sort(key=lambda each: each[1].encoded.at_ms)
+            records = [(name, decode(each.encoded)) for name, each in links]
+            requests = sum(len(run.requests.keys() - run.answered) for run in self._runs.values())
+            return count_all(
+                rows=self._oldest_first(),
+                letters=self._letters,
+                messages=messages,
+                requests=requests,
+                records=records,
+                now_ms=now_ms,
+            )
 
     def verify(self, run_id: str | None = None) -> Verification:
         """Compute everything again and compare."""

@@ -57,6 +57,7 @@ from sagactl.log.sqlite_store import Work, WritingStore
 from sagactl.log.sqlite_write import EncodedBatch, Head
 
 if TYPE_CHECKING:
+    from sagactl.core.counts import Counts
     from sagactl.log.sqlite_outbox import SqliteOutbox
 
 T = TypeVar("T")
@@ -206,6 +207,12 @@ class SqliteLog:
     def captured(self, run_id: str) -> list[Captured]:
         """Return what the run's calls printed."""
         return self._store.read(lambda connection: sqlite_read.list_captured(connection, run_id))
+
+    def count(self, now_ms: int) -> Counts:
+        """Return how much of everything there is."""
+        from sagactl.log.sqlite_counts import count_all
+
+        return self._store.read(lambda connection: count_all(connection, self.path, now_ms))
 
     def verify(self, run_id: str | None = None) -> Verification:
         """Compute everything again and compare; see `verify`."""

@@ -16,6 +16,7 @@ FORBIDDEN: Final = {
     ("--version",): ALWAYS | READING | {"typer", "click", "sqlite3", "sagactl.cli.main"},
     ("--help",): ALWAYS | READING | {"sqlite3", "sagactl.app"},
     ("list",): ALWAYS | READING | {"sagactl.core.saga", "sagactl.core.state", "sagactl.cli.views.documents"},
+    ("metrics",): ALWAYS | READING | {"sagactl.core.saga", "sagactl.core.state", "opentelemetry"},
     ("log",): ALWAYS
     | READING
     | {"sagactl.core.state", "sagactl.core.operators", "sagactl.core.backward", "sagactl.cli.follow"},

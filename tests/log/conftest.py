@@ -11,7 +11,11 @@ from sagactl.log.sqlite import SqliteLog
 from tests.log.samples import Time
 
 pytest.register_assert_rewrite(
-    "tests.log.contract", "tests.log.prune_contract", "tests.log.lease_contract", "tests.log.outbox_contract"
+    "tests.log.contract",
+    "tests.log.counts_contract",
+    "tests.log.prune_contract",
+    "tests.log.lease_contract",
+    "tests.log.outbox_contract",
 )
 
 Open = Callable[..., SqliteLog]

@@ -12,13 +12,14 @@ from sagactl.log.memory import MemoryLog
 from sagactl.log.sqlite import SqliteLog
 from tests.log.conftest import Open
 from tests.log.contract import LogContract
+from tests.log.counts_contract import CountsContract
 from tests.log.lease_contract import LeaseContract
 from tests.log.outbox_contract import OutboxContract
 from tests.log.prune_contract import PruneContract
 from tests.log.samples import Time, add, intent, outcome, start
 
 
-class TestMemory(LogContract, LeaseContract, OutboxContract, PruneContract):
+class TestMemory(LogContract, LeaseContract, OutboxContract, PruneContract, CountsContract):
     """The log without a disk."""
 
     @pytest.fixture
@@ -27,7 +28,7 @@ class TestMemory(LogContract, LeaseContract, OutboxContract, PruneContract):
         return MemoryLog(lease_clock=time.clock())
 
 
-class TestSqlite(LogContract, LeaseContract, OutboxContract, PruneContract):
+class TestSqlite(LogContract, LeaseContract, OutboxContract, PruneContract, CountsContract):
     """The log in a file."""
 
     @pytest.fixture

@@ -6,6 +6,9 @@ import re
 import tomllib
 from pathlib import Path
 
+from sagactl.cli.views.metrics import NAMES_MAX, OTHERS, list_metrics
+from sagactl.core.counts import RECENT_MS, RECENT_RECORDS_MAX, Counts, Group, Recent
+from sagactl.log.sqlite_counts import RECENT_SECONDS_MAX
 from sagactl.telemetry import settings, spans, tracer
 from tests.cli.project import ROOT
 from tests.telemetry.test_spans import every_attribute
@@ -36,6 +39,26 @@ def test_the_page_names_every_attribute() -> None:
     """What a dashboard can ask for stands on the page."""
     named = set(re.findall(r"`(?:sagactl(?:\.run)?)?(?:\.probe)?\.(\w+)`", PAGE)) | {"id"}
     assert {name.rpartition(".")[2] for name in every_attribute() if name != "error.type"} <= named
+
+
+def test_the_page_names_every_metric_with_its_labels() -> None:
+    """The table lists exactly the metrics and labels that there are, and the bounds as they are."""
+    full = Counts(
+        runs=(Group(("a", "stuck"), 1, 0),),
+        letters=(Group(("a", "action", "in_doubt"), 1, 0),),
+        alerts=(Group(("approval",), 1, 0),),
+        pending=Group((), 1, 0),
+        recent=Recent((Group(("a.b", "action", "unknown"), 1),), (Group(("a.b", "action"), 1),), 1, 0),
+        file_bytes={"db": 1, "wal": 1},
+    )
+    metrics = list_metrics(full, now_ms=1, version="1")
+    rows = re.findall(r"^\| `(sagactl_\w+)` \| ([^|]*)\|", PAGE, re.MULTILINE)
+    said = {name: set(re.findall(r"`(\w+)`", labels)) for name, labels in rows}
+    assert said == {each.name: {label for sample in each.samples for label, _ in sample.labels} for each in metrics}
+    assert f"the latest {RECENT_RECORDS_MAX:,} records" in TEXT
+    assert RECENT_MS == 3_600_000
+    assert f"in {RECENT_SECONDS_MAX:g} seconds" in TEXT
+    assert f"the {NAMES_MAX} largest have series of their own, and the rest is added up as `{OTHERS}`" in TEXT
 
 
 def test_a_new_project_is_told_of_the_setting() -> None:
