@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
+
+from sagactl.secrets.masking import KNOWN
 
 SEEDS = 2_000
 
@@ -30,6 +33,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "soak" in item.keywords:
             item.add_marker(skip)
+
+
+@pytest.fixture(autouse=True)
+def _forget_secrets() -> Iterator[None]:
+    """Let no test mask what another one has told this process."""
+    before = KNOWN._values, KNOWN._needles, KNOWN._reach
+    yield
+    KNOWN._values, KNOWN._needles, KNOWN._reach = before
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Iterator
 
 import pytest
 
@@ -21,12 +20,9 @@ PIECES = {VALUE[place : place + 6] for place in range(len(VALUE) - 5)}
 
 
 @pytest.fixture(autouse=True)
-def know_value() -> Iterator[None]:
+def know_value() -> None:
     """Let the process know the value for the time of a test, as if a call had needed it."""
-    before = KNOWN._values, KNOWN._needles, KNOWN._reach
     KNOWN.add(VALUE)
-    yield
-    KNOWN._values, KNOWN._needles, KNOWN._reach = before
 
 
 def pieces_in(*texts: object) -> set[str]:
