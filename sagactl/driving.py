@@ -351,6 +351,11 @@ def _name_runs(error: StorageError, run_ids: list[str]) -> None:
     error.hint = (error.hint or "resume the run").replace("resume the run", command)
 
 
+def name_requester() -> str:
+    """Return who is recorded for what is asked, or planned, here."""
+    return who_am_i()
+
+
 def make_request(
     verb: Verb,
     *,

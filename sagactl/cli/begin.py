@@ -25,6 +25,7 @@ class Given:
     inputs: Sequence[str]
     inputs_file: str | None
     from_run: str | None = None
+    plan_file: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +41,16 @@ def check_given(given: Given) -> None:
     """Raise UsageError where the options don't go together."""
     if given.from_run is not None and given.inputs_file is not None:
         raise UsageError("--from gives all inputs, and so does --inputs", hint="change some of them with -i")
-    if given.file is None and given.from_run is None:
+    if given.plan_file is not None and (given.inputs or given.inputs_file is not None or given.from_run is not None):
+        raise UsageError("a plan has its input: --plan goes with no other", hint="sagactl run --plan PLAN")
+    if given.file is None and given.from_run is None and given.plan_file is None:
         raise UsageError("missing argument 'FILE'", hint="sagactl run --help")
 
 
 def begin(session: Session, given: Given) -> Beginning:
     """Return what the run begins with; raises UsageError, NotFoundError, InvalidError."""
+    if given.plan_file is not None:
+        return _begin_planned(session, given.file, given.plan_file)
     if given.from_run is not None:
         return _begin_from(session, given, given.from_run)
     assert given.file is not None, "checked before"
@@ -65,6 +70,17 @@ def _begin_from(session: Session, given: Given, from_run: str) -> Beginning:
     shown = short_id(log, row.run_id)
     session.say(f"inputs of run {shown} of {row.saga}; definition of {saga.source or file}, as it is now")
     return Beginning(saga, value, Origin(forked_from=row.run_id))
+
+
+def _begin_planned(session: Session, file: str | None, plan_file: str) -> Beginning:
+    """Take the input of a plan, where a run of it would be what was planned."""
+    from sagactl.cli.plan_file import find_planned_file, read_plan_file, refuse_other_plan
+
+    planned = read_plan_file(plan_file)
+    saga = load_to_run(session, file if file is not None else find_planned_file(session, planned))
+    refuse_other_plan(session, plan_file, planned, saga)
+    session.say(session.progress_style.show(f"plan {planned.digest[:12]} of {planned.saga}, by {planned.planned_by}"))
+    return Beginning(saga, planned.input, Origin(plan=planned.digest))
 
 
 def _find_file(session: Session, row: RunRow, saga: Saga) -> str:

@@ -40,29 +40,50 @@ def plan(
         str | None, typer.Option("--inputs", metavar="FILE|-", help="All inputs, as JSON or YAML.")
     ] = None,
     show_inputs: Annotated[bool, typer.Option("--show-inputs", help="Also the arguments of each call.")] = False,
+    out: Annotated[
+        str | None, typer.Option("--out", metavar="PLAN", help="Keep the plan in a new file, for `run --plan`.")
+    ] = None,
 ) -> int:
-    """Show every call that a run would make, in order, and what a failure would undo. Nothing is called or written.
+    """Show every call that a run would make, in order, and what a failure would undo. Nothing is called.
 
     Lines with one number run at the same time. Without inputs the plan is that of the definition alone; with them
-    `when`, `foreach` and arguments that hang on nothing else have their values.
+    `when`, `foreach` and arguments that hang on nothing else have their values. A plan that is kept with --out is
+    carried out by `run --plan`, exactly, or not at all. But for that nothing is written.
 
     Examples:
       sagactl plan onboarding
 
       sagactl plan onboarding -i email=ada@example.com -i amount:=4900 --show-inputs
+
+      sagactl plan onboarding -i email=ada@example.com -i amount:=4900 --out deposit.plan
     """
     guard_stdout()
     path = Path(file) if Path(file).is_file() else None
     with open_session(context, path) as session:
-        has_input = bool(inputs) or inputs_file is not None
+        has_input = bool(inputs) or inputs_file is not None or out is not None
         value = read_inputs(inputs or [], inputs_file) if has_input else None
         loaded = session.app.load_saga(session.app.find_saga(file))
         made = _make_plan(session, loaded, value, has_input=has_input)
+        if out is not None:
+            _keep(session, loaded, made, out)
         if session.output is Output.TEXT:
             write_line(answer_stream(), render_plan(made, style=session.style, shows_inputs=show_inputs))
         else:
             write_document(write_plan(made))
         return ExitCode.OK
+
+
+def _keep(session: Session, loaded: Loaded, made: Plan, out: str) -> None:
+    from shlex import quote
+
+    from sagactl.cli.plan_file import write_plan_file
+    from sagactl.core.planned import make_planned
+    from sagactl.driving import name_requester
+
+    planned = make_planned(loaded.saga, made.input, made.filled, planned_by=name_requester())
+    write_plan_file(out, planned)
+    told = f"plan {planned.digest[:12]} is kept: sagactl run --plan {quote(out)}"
+    session.say(session.progress_style.show(told))
 
 
 def _make_plan(session: Session, loaded: Loaded, value: Json, *, has_input: bool) -> Plan:

@@ -40,6 +40,9 @@ def run(
     from_run: Annotated[
         str | None, typer.Option("--from", metavar="RUN", help="With the inputs of that run; -i changes some of them.")
     ] = None,
+    plan: Annotated[
+        str | None, typer.Option("--plan", metavar="PLAN", help="Exactly what `plan --out` has kept, or nothing.")
+    ] = None,
     idempotency_key: Annotated[
         str | None, typer.Option("--idempotency-key", help="The same key is the same run, for ever.")
     ] = None,
@@ -50,7 +53,8 @@ def run(
 
     The exit code says what became of the run: 0 succeeded, 10 rolled back, 11 stuck, 12 waiting, 13 terminated.
     --from begins a new run with the inputs of another one, whatever became of that; without FILE its saga's file is
-    taken, as it is now.
+    taken, as it is now. --plan carries a kept plan out; it is refused (6), with every reason, where the saga file, a
+    tool or a call is no longer what was planned.
 
     Examples:
       sagactl run onboarding -i email=ada@example.com -i amount:=4900
@@ -60,9 +64,11 @@ def run(
       sagactl run onboarding --inputs input.json --junit results.xml
 
       sagactl run --from 7kq2m9 -i amount:=5000
+
+      sagactl run --plan deposit.plan
     """
     guard_stdout()
-    given = Given(file, inputs or [], inputs_file, from_run)
+    given = Given(file, inputs or [], inputs_file, from_run, plan)
     check_given(given)
     with open_session(context, path_of(file)) as session, junit_report(session, junit) as report:
         return _start(session, begin(session, given), idempotency_key, report, waits=not no_wait)

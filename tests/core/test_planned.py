@@ -1,0 +1,129 @@
+"""A plan as data: read strictly, told apart from any other, and compared in all that it says."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sagactl.core.canonical import Json, canonical, parse
+from sagactl.core.filled import fill_in
+from sagactl.core.planned import TEXT_LENGTH_MAX, BadPlanError, Planned, find_differences, make_planned, read_planned
+from sagactl.core.preview import read_given
+from sagactl.core.saga import Saga
+from tests.core.builders import Plain, saga
+
+ARGUMENTS = {"to": "${{ input.to }}", "key": {"$secret": "KEY"}}
+INPUT: dict[str, Json] = {"to": "ana", "xs": [1, 2]}
+
+
+def make(what: Saga | None = None, value: Json = None, who: str = "an agent") -> Planned:
+    """Plan a run as the command does."""
+    what = what or saga("a -> f -> c", a={"arguments": ARGUMENTS}, f={"foreach": "${{ input.xs }}"})
+    value = INPUT if value is None else value
+    scope: Mapping[str, Json] = {"input": value}
+    filled = fill_in(what, read_given(what, scope, Plain()), scope, Plain())
+    return make_planned(what, value, filled, planned_by=who)
+
+
+def test_a_plan_comes_back_from_its_file() -> None:
+    """E20: written and read, it is the same plan with the same digest; secrets stand in it as references."""
+    planned = make()
+    text = canonical(planned.write())
+    assert read_planned(parse(text)) == planned
+    assert read_planned(parse(text)).digest == planned.digest
+    assert '{"$secret":"KEY"}' in text
+    assert len(planned.calls) == 4
+
+
+def test_each_part_makes_another_digest() -> None:
+    """A plan is known by its digest: who planned it, saga, tools, input and calls are all in it."""
+    planned = make()
+    others = [
+        replace(planned, planned_by="another"),
+        replace(planned, file="x.yaml"),
+        replace(planned, definition="0" * 64),
+        replace(planned, input={"to": "bob"}),
+        replace(planned, tools={}),
+        replace(planned, calls=planned.calls[:-1]),
+    ]
+    assert len({each.digest for each in [planned, *others]}) == 7
+
+
+BAD: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "no map": lambda _: [],
+    "another schema": lambda body: {**body, "schema": "sagactl.plan/1"},
+    "a member more": lambda body: {**body, "hook": "rm"},
+    "a member less": lambda body: {name: part for name, part in body.items() if name != "calls"},
+    "a number for a text": lambda body: {**body, "saga": 1},
+    "a text without end": lambda body: {**body, "file": "x" * (TEXT_LENGTH_MAX + 1)},
+    "a version that is no text": lambda body: {**body, "version": []},
+    "tools that are no map": lambda body: {**body, "tools": []},
+    "calls that are no list": lambda body: {**body, "calls": {}},
+    "another input": lambda body: {**body, "input": {"to": "eve"}},
+    "another digest": lambda body: {**body, "digest": "0" * 64},
+    "another author": lambda body: {**body, "planned_by": "root"},
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_is_no_plan_is_refused(name: str) -> None:
+    """F5: a plan that isn't whole, or was changed, is an error that says what is wrong."""
+    with pytest.raises(BadPlanError):
+        read_planned(BAD[name](make().write()))
+
+
+def test_no_damage_gets_through() -> None:
+    """A plan from anybody is data: whatever a value in it is replaced by, it is refused or means the same."""
+    rng, planned = random.Random(3), make()
+    odd: list[Json] = [None, True, 0, -1, "", "x", [], {}, [[]], {"$secret": "X"}, "${{ input.to }}"]
+    for _ in range(2_000):
+        body = planned.write()
+        name = rng.choice(sorted(body))
+        body[name] = rng.choice(odd)
+        try:
+            assert read_planned(body) == planned
+        except BadPlanError:
+            continue
+
+
+def _edited(what: Saga) -> Saga:
+    return replace(what, description="another")
+
+
+def test_all_differences_are_named() -> None:
+    """E16: a saga file, a tool, an input or a call that is another now, each with its name and versions."""
+    planned = make()
+    what = saga("a -> f -> c", a={"arguments": ARGUMENTS}, f={"foreach": "${{ input.xs }}"})
+    assert find_differences(planned, make(what)) == []
+    assert find_differences(planned, make(_edited(what))) == ["the saga file changed"]
+    assert find_differences(planned, make(replace(what, version="2"))) == ["the saga file changed (version None -> 2)"]
+    newer = replace(what, tools={**what.tools, "do.a": replace(what.tools["do.a"], version="9")})
+    assert find_differences(planned, make(newer)) == ["the tool do.a changed (version 0 -> 9)"]
+    promise = replace(what, tools={**what.tools, "do.a": replace(what.tools["do.a"], late_safe=True)})
+    assert find_differences(planned, make(promise)) == ["the tool do.a changed"]
+    more = {**what.tools, "do.z": replace(what.tools["do.a"], name="do.z")}
+    assert find_differences(planned, make(replace(what, tools=more))) == ["the tool do.z is new"]
+    assert find_differences(make(replace(what, tools=more)), planned) == ["the tool do.z is gone"]
+    assert find_differences(planned, make(replace(what, name="other"))) == [
+        "it is a plan of saga test, not of other",
+        "the saga file changed",
+    ]
+    assert find_differences(planned, make(value={"to": "ana", "xs": [1, 3, 4]})) == [
+        "its input has other defaults now",
+        "4 calls were planned, and it would be 5",
+        "the call of f[2] would be another",
+    ]
+    assert find_differences(planned, make(value={"to": "bob", "xs": [1, 2]}))[1:] == ["the call of a would be another"]
+
+
+def test_a_plan_with_forged_digests_is_compared_all_the_same() -> None:
+    """Whoever computes the digests anew gets nowhere: what is run is made from the saga and must be equal."""
+    planned = make()
+    forged = replace(planned, calls=[*planned.calls[:-1], {"step": "c", "item": None, "tool": "shell.run"}])
+    assert read_planned(forged.write()) == forged
+    assert find_differences(forged, planned) == ["the call of c would be another"]
+    assert find_differences(replace(planned, definition="0" * 64), planned) == ["its definition has another digest"]
