@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
-from sagactl.cli.options import make_app
+from sagactl.cli.options import Globals, Output, make_app
 from sagactl.cli.streams import answer_stream, write_line
 from sagactl.errors import UsageError
 
@@ -54,11 +54,13 @@ function __sagactl_complete
 end
 complete -c sagactl -f -k -a '(__sagactl_complete)'
 """
+COMPLETION_SCHEMA: Final = "sagactl.completion/1"
 SCRIPTS: Final = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 
 @app.command()
 def completion(
+    context: typer.Context,
     shell: Annotated[str, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
 ) -> None:
     """Print a script that completes commands, options, ids of runs, sagas, steps and tools in your shell.
@@ -72,4 +74,10 @@ def completion(
     """
     if shell not in SCRIPTS:
         raise UsageError(f"no script for {shell}", code="no-such-shell", hint=f"known: {', '.join(SCRIPTS)}")
-    write_line(answer_stream(), SCRIPTS[shell].strip())
+    script = SCRIPTS[shell].strip()
+    if context.ensure_object(Globals).output is Output.TEXT:
+        write_line(answer_stream(), script)
+        return
+    from sagactl.cli.answer import write_document
+
+    write_document({"schema": COMPLETION_SCHEMA, "completion": {"shell": shell, "script": script}, "error": None})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import Final
 
 import typer
 
@@ -12,6 +13,8 @@ from sagactl.cli.session import open_session
 from sagactl.cli.streams import answer_stream, write_line
 from sagactl.cli.views.sandbox import render_sandbox, write_sandbox
 from sagactl.errors import ExitCode
+
+SANDBOX_RESET_SCHEMA: Final = "sagactl.sandbox-reset/1"
 
 app = make_app("The sandbox: the pretended vendors behind the plugins that ship.")
 
@@ -50,5 +53,8 @@ def reset(context: typer.Context) -> int:
     with open_session(context) as session:
         path = sandbox_path(session.app.config.project)
         reset_sandbox(path)
-        write_line(answer_stream(), f"the sandbox {path} is empty")
+        if session.output is Output.TEXT:
+            write_line(answer_stream(), f"the sandbox {path} is empty")
+        else:
+            write_document({"schema": SANDBOX_RESET_SCHEMA, "path": str(path), "error": None})
         return ExitCode.OK

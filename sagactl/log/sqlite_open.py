@@ -119,7 +119,7 @@ def _refuse_old(version: int, path: Path) -> None:
         raise no_log(path)
     if version < SCHEMA_VERSION:
         message = f"the log {path} has schema {version}, and this release reads {SCHEMA_VERSION}"
-        raise StorageError(message, code="old-log", hint="sagactl resume --all brings it up to date")
+        raise StorageError(message, code="old-log", hint="`sagactl resume --all` brings it up to date")
 
 
 def no_log(path: Path) -> NotFoundError:

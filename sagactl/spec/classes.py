@@ -78,10 +78,10 @@ class Toolset:
             subject = f"the tool {quote(name.value)}"
             subject = subject if asked_by is None else f"{asked_by} names {subject}, which"
             message = f"{subject} can't be used: {quote(reason, _REASON_LENGTH_MAX)}"
-            self._findings.error("unknown-tool", message, name.span, hint="sagactl tools shows what is broken")
+            self._findings.error("unknown-tool", message, name.span, hint="`sagactl tools` shows what is broken")
             return
         if asked_by is None:
-            message, hint = f"no tool named {quote(name.value)}", "sagactl tools lists the tools that are installed"
+            message, hint = f"no tool named {quote(name.value)}", "`sagactl tools` lists the tools that are installed"
         else:
             message = f"{asked_by} names the tool {quote(name.value)}, and there is none of that name"
             hint = f"see to the plugin of {asked_by}"

@@ -95,7 +95,7 @@ def read_yaml(source: Source, findings: Findings) -> Node | None:
     except _Beyond:
         return None
     if builder.root is None and not findings.has_errors:
-        hint = "sagactl schema shows the format" if source.noun == "saga file" else "write {} where no value is meant"
+        hint = "`sagactl schema` shows the format" if source.noun == "saga file" else "write {} where no value is meant"
         findings.error("empty-file", "there is nothing in the file", Span(0, 0), hint=hint)
     return builder.root
 
