@@ -14,7 +14,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
-from sagactl.config import Config, load_config
+from sagactl.config import STATE_FOLDER, Config, load_config
 from sagactl.core.records import NO_ORIGIN, Origin
 from sagactl.errors import InvalidError, NotFoundError
 from sagactl.inputs import as_json, check_input, object_to_input
@@ -210,6 +210,15 @@ class Project:
         if whole.is_relative_to(self.config.project):
             return str(whole.relative_to(self.config.project))
         return str(file)
+
+    def write_state(self, name: str, text: str) -> Path:
+        """Put a file into the project's own folder, whole or not at all, and return its path; raises StorageError."""
+        from sagactl.log.file_system import make_private_folder, replace_file
+
+        path = self.config.project / STATE_FOLDER / name
+        make_private_folder(path.parent)
+        replace_file(path, text)
+        return path
 
     # Runs and their log
 

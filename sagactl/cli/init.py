@@ -15,6 +15,7 @@ from sagactl.cli.session import style_of
 from sagactl.cli.streams import answer_stream, write_line
 from sagactl.cli.views.init import Example, render_examples, render_made, write_examples, write_made
 from sagactl.cli.views.spelling import spell
+from sagactl.config import STATE_FOLDER
 from sagactl.core.canonical import Json
 from sagactl.dataclass import dataclass
 from sagactl.errors import ExitCode, StorageError, UsageError
@@ -59,8 +60,8 @@ EXAMPLES: Final = {
 _STORED_NAMES: Final = {"gitignore": ".gitignore"}
 """Files that would mean something where they are stored, and their real names."""
 
-KEPT: Final = ".gitignore"
-"""A file that is left as it is where there is one; any other in the way is refused."""
+KEPT: Final = frozenset({".gitignore", "schema.json"})
+"""Files that are left as they are where there are some; any other in the way is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,8 @@ def _read_parts(example: str) -> Iterator[tuple[str, bytes]]:
     package = files("sagactl")
     yield from _walk(package / "templates" / "common")
     yield from _walk(package / "templates" / example)
-    yield "saga.schema.json", (package / "spec" / "schema.json").read_bytes()
+    yield f"{STATE_FOLDER}/.gitignore", b"*\n"
+    yield f"{STATE_FOLDER}/schema.json", (package / "spec" / "schema.json").read_bytes()
 
 
 def _walk(folder: Traversable, within: str = "") -> Iterator[tuple[str, bytes]]:
@@ -136,7 +138,7 @@ def _refuse_existing(target: Path, parts: list[_Part]) -> set[Path]:
     if target.exists() and not target.is_dir():
         raise UsageError(f"{target} is no folder", code="exists", hint="sagactl init NEW_FOLDER")
     there = [part.path for part in parts if part.path.is_symlink() or part.path.exists()]
-    in_the_way = [str(path.relative_to(target)) for path in there if path.name != KEPT]
+    in_the_way = [str(path.relative_to(target)) for path in there if path.name not in KEPT]
     if in_the_way:
         message = f"{target} has {', '.join(in_the_way)} already, and nothing is overwritten"
         raise UsageError(message, code="exists", hint="sagactl init NEW_FOLDER")
@@ -149,5 +151,7 @@ def _make(parts: Iterator[_Part]) -> None:
             part.path.parent.mkdir(parents=True, exist_ok=True)
             with part.path.open("xb") as file:
                 file.write(part.content)
+            if part.path.parent.name == STATE_FOLDER:
+                part.path.parent.chmod(0o700)  # the log will lie there
         except OSError as error:
             raise StorageError(f"{part.path} can't be written: {error.strerror}", code="not-writable") from error

@@ -15,6 +15,9 @@ from typing import Final
 
 from sagactl.errors import StorageError
 
+STATE_FOLDER: Final = ".sagactl"
+"""A project's folder for what its machine keeps; it is kept out of git by itself."""
+
 _MOUNTS: Final = Path("/proc/self/mounts")
 _NETWORK_TYPES: Final = frozenset(
     {"nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "ncpfs", "afs", "ceph", "lustre", "gpfs", "9p", "ocfs2"}
@@ -37,7 +40,29 @@ def make_private_folder(folder: Path) -> None:
             continue
         except OSError as error:
             raise _cannot("make the folder", each, error) from error
+        if each.name == STATE_FOLDER:
+            _ignore(each)
         sync_folder(each.parent)
+
+
+def _ignore(folder: Path) -> None:
+    """Let git look past *folder*: it is this machine's own."""
+    try:
+        with (folder / ".gitignore").open("x", encoding="ascii") as file:
+            file.write("*\n")
+    except OSError as error:
+        raise _cannot("make a file in", folder, error) from error
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Put *text* at *path*, whole or not at all; raises StorageError."""
+    beside = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise _cannot("write", path, error) from error
 
 
 def make_private_file(path: Path) -> bool:
