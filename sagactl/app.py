@@ -244,15 +244,6 @@ class Project:
                 raise
             return [], 0  # no log yet: no runs, and that is no error
 
-    def prunable(self, which: PruneFilter) -> tuple[list[RunRow], int]:
-        """Return the ended runs that may be deleted, oldest first, and how many there are without the limit."""
-        try:
-            return self.log(read_only=True).prunable(which)
-        except NotFoundError:
-            if self.config.origins.get("log") != "default":
-                raise
-            return [], 0
-
     def prune(self, which: PruneFilter, *, pruned_by: str | None = None) -> Pruned:
         """Delete ended runs for good and give their space back; their ids and keys stay taken (E8)."""
         from sagactl.identity import who_am_i

@@ -17,7 +17,7 @@ from sagactl.cli.streams import answer_stream, write_line
 from sagactl.cli.views.prune import render_prunable, render_pruned, write_prunable, write_pruned
 from sagactl.cli.views.style import Style
 from sagactl.cli.views.text import plural
-from sagactl.errors import ExitCode, UsageError
+from sagactl.errors import ExitCode, NotFoundError, UsageError
 from sagactl.log.base import PruneFilter, RunRow
 
 LISTED_MAX: Final = 1_000
@@ -56,7 +56,7 @@ def prune(
     which = PruneFilter(saga=saga, ended_until_ms=_read_until(older_than), keep=keep or 0, limit=LISTED_MAX)
     command = _spell_command(older_than, keep, saga)
     with open_session(context) as session:
-        rows, total = session.app.prunable(which)
+        rows, total = _list_prunable(session, which)
         if dry_run:
             _show(session, rows, total, command)
             return ExitCode.OK
@@ -81,6 +81,15 @@ def _spell_command(older_than: str | None, keep: int | None, saga: str | None) -
     return shlex.join(
         ["sagactl", "prune", *(word for name, value in given if value is not None for word in (name, str(value)))]
     )
+
+
+def _list_prunable(session: Session, which: PruneFilter) -> tuple[list[RunRow], int]:
+    try:
+        return session.app.log(read_only=True).prunable(which)
+    except NotFoundError:
+        if session.app.config.origins.get("log") != "default":
+            raise
+        return [], 0  # no log yet: nothing to delete
 
 
 def _show(session: Session, rows: list[RunRow], total: int, command: str) -> None:
