@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import shlex
@@ -260,3 +261,44 @@ def test_the_page_about_output_shows_the_marks_and_modes_that_there_are() -> Non
     assert sorted(rows) == sorted(mark.value[:2] for mark in Mark)
     assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == set(Mode)
     assert f"`{VARIABLE}`" in page
+
+
+def _variables_in_code() -> set[str]:
+    """Return the variables that the package reads, by the texts in it that are the name of one and nothing else."""
+    found = set()
+    for file in (ROOT / "sagactl").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            text = node.value if isinstance(node, ast.Constant) else None
+            if isinstance(text, str) and re.fullmatch(r"SAGACTL_[A-Z_]+", text):
+                found.add(text)
+    return found
+
+
+def test_the_page_about_variables_has_every_one() -> None:
+    """`sagactl help environment` lists exactly the variables that are read; those of commands have their own page."""
+    from sagactl.secrets.sources import VARIABLE_PREFIX
+    from sagactl.tools.shell.orphans import TOKEN_VARIABLE
+
+    page = _page("environment")
+    listed = set(re.findall(r"^\| `(SAGACTL_\w+)` \|", page, re.MULTILINE))
+    assert listed - {f"{VARIABLE_PREFIX}NAME"} == _variables_in_code() - {VARIABLE_PREFIX, TOKEN_VARIABLE}
+    others = set(re.findall(r"^\| `([A-Z_]+)` \|", page, re.MULTILINE)) - listed
+    code = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "sagactl").rglob("*.py"))
+    assert {name for name in others if f'"{name}"' not in code} == set()
+
+
+def test_the_page_about_selectors_is_true(tmp_path: Path) -> None:
+    """`sagactl help selectors`: each form finds its run, and what changes something takes no `@latest`."""
+    from sagactl.identity import RUN_ID_LENGTH
+
+    page = _page("selectors")
+    assert f"An id has {RUN_ID_LENGTH} letters and digits" in page
+    project = Project.make(tmp_path)
+    assert project.run("run", "onboarding", "-q", "-i", "email=a@example.com", "-i", "amount:=1").code == 0
+    run_id = project.run("list", "--ids").out.strip()
+    forms = re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE)
+    assert len(forms) == 4
+    typed = [form.replace("7kq2m9x4hb3tz", run_id).replace("7kq2m9", run_id[:6]) for form in forms]
+    found = project.run_several(*(["show", form, "-o", "json"] for form in typed))
+    assert [result.json["run"]["id"] for result in found] == [run_id] * 4
+    assert project.run("resume", "@latest").code == 2
