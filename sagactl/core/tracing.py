@@ -33,10 +33,10 @@ def call_span_id(run_id: str, operation: Operation, attempt: int) -> str:
     return _digest(f"sagactl/span/{idempotency_key(run_id, operation)}/{attempt}", _SPAN_ID_BYTES)
 
 
-def probe_span_id(run_id: str, operation: Operation, number: int, deadline_ms: int) -> str:
-    """Return the id of the span of a probe; the numbers begin again with each doubt, the deadlines don't."""
+def probe_span_id(run_id: str, operation: Operation, number: int, *, fence: int, deadline_ms: int) -> str:
+    """Return the id of the span of a probe; numbers begin again with each doubt, so driver and deadline tell them."""
     key = idempotency_key(run_id, operation)
-    return _digest(f"sagactl/span/{key}/probe/{number}/{deadline_ms}", _SPAN_ID_BYTES)
+    return _digest(f"sagactl/span/{key}/probe/{number}/{fence}/{deadline_ms}", _SPAN_ID_BYTES)
 
 
 def write_traceparent(run_id: str, span_id: str, *, is_sampled: bool = True) -> str:

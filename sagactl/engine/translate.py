@@ -26,6 +26,7 @@ def make_invocation(run_id: str, making: MakeCall | AskProbe, seconds: float, pr
         deadline_ms=record.deadline_ms,
         seconds_left=seconds,
         project=project,
+        fence=record.fence,
         token=making.token if isinstance(making, MakeCall) else None,
         raw=making.raw,
     )

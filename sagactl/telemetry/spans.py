@@ -151,7 +151,8 @@ class RunTrace:
 
     def _on_probe(self, record: Probe) -> None:
         self._counts["probes"] += 1
-        span_id = probe_span_id(self._run_id, record.operation, record.number, record.deadline_ms)
+        at = {"fence": record.fence, "deadline_ms": record.deadline_ms}
+        span_id = probe_span_id(self._run_id, record.operation, record.number, **at)
         attributes: dict[str, Value] = {"sagactl.probe.number": record.number}
         self._open[record.operation, True] = _Open(
             self._begin(record, span_id, attributes, self._link(record.operation))
@@ -235,26 +236,25 @@ class RunTrace:
         if record.kind is DecisionKind.EXPIRED and key in self._open and not self._open[key].is_under_way:
             return [self._end(key, record.at_ms, OutcomeKind.UNKNOWN, record.failure or Failure("expired", ""))]
         if record.kind is DecisionKind.STUCK:
-            return self._rest(
-                record.at_ms, RunStatus.STUCK, {"sagactl.cause": str(record.cause)} if record.cause else {}
-            )
+            cause: dict[str, Value] = {} if record.cause is None else {"sagactl.cause": str(record.cause)}
+            return [self._end_run(record.at_ms, RunStatus.STUCK, cause)]
         return []
 
     def _on_ended(self, record: Ended) -> list[Span]:
         attributes: dict[str, Value] = {"sagactl.not_undone": len(record.not_undone)}
         if record.cause is not None:
             attributes["sagactl.cause"] = str(record.cause)
-        return self._rest(record.at_ms, record.status, attributes)
+        # What is pending at the end isn't asked about any more; in a run that is stuck it may be.
+        given_up = Failure("given_up", "")
+        left = [self._end(key, record.at_ms, OutcomeKind.UNKNOWN, given_up) for key in list(self._open)]
+        return [*left, self._end_run(record.at_ms, record.status, attributes)]
 
-    def _rest(self, at_ms: int, status: RunStatus, attributes: dict[str, Value]) -> list[Span]:
-        """End the root, and calls that were pending and will not be asked about any more."""
-        left = [self._end(key, at_ms, OutcomeKind.UNKNOWN, Failure("given_up", "")) for key in list(self._open)]
+    def _end_run(self, at_ms: int, status: RunStatus, attributes: dict[str, Value]) -> Span:
+        assert self._created is not None, "a run begins with its first record"
         self.is_at_rest = True
-        if self._created is None:
-            return left
         counts: dict[str, Value] = {f"sagactl.{name}": count for name, count in self._counts.items()}
         events = sorted([*self._timers, *self._turns], key=lambda event: event.at_ms)
-        root = Span(
+        return Span(
             self._run_id,
             run_span_id(self._run_id),
             None,
@@ -271,7 +271,6 @@ class RunTrace:
             tuple(events),
             None if status is RunStatus.SUCCEEDED else str(attributes.get("sagactl.cause", status)),
         )
-        return [*left, root]
 
     def _on_moment(self, record: Timer | Operator | StepDecided) -> None:
         match record:

@@ -30,6 +30,7 @@ class Invocation:
     deadline_ms: int
     seconds_left: float
     project: Path
+    fence: int = 0
     token: Json = None
     raw: Json = None
     cancelled: threading.Event = field(default_factory=threading.Event)

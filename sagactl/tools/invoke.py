@@ -163,7 +163,8 @@ class PluginToolbox:
     def _write_traceparent(self, invocation: Invocation, *, is_probe: bool) -> str:
         run_id, operation, number = invocation.run_id, invocation.operation, invocation.attempt
         if is_probe:
-            span_id = probe_span_id(run_id, operation, number, invocation.deadline_ms)
+            at = {"fence": invocation.fence, "deadline_ms": invocation.deadline_ms}
+            span_id = probe_span_id(run_id, operation, number, **at)
         else:
             span_id = call_span_id(run_id, operation, number)
         is_sampled = self._tracing is None or self._tracing.is_sampled(run_id)

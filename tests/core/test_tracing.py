@@ -16,14 +16,20 @@ def test_ids_are_the_same_in_every_release() -> None:
     assert trace_id(RUN) == "e7b9e800502f2f4599ac381d9baf39ef"
     assert run_span_id(RUN) == "5c6f969462b5365a"
     assert call_span_id(RUN, STEP, 2) == "11dea8242868df09"
-    assert probe_span_id(RUN, STEP, 1, 1_700_000_000_000) == "3cff07ed28d0c40a"
+    assert probe_span_id(RUN, STEP, 1, fence=2, deadline_ms=1_700_000_000_000) == "814f6a1dbd5ccafe"
 
 
 def test_every_call_has_an_id_of_its_own() -> None:
     """No two of run, step, item, direction, attempt and probe share a span."""
     operations = [Operation("a", item, direction) for item in (None, 0, 1, 11) for direction in Direction]
     ids = [call_span_id(RUN, operation, attempt) for operation in operations for attempt in (1, 2, 11)]
-    ids += [probe_span_id(RUN, operation, number, at) for operation in operations for number in (1, 2) for at in (1, 2)]
+    ids += [
+        probe_span_id(RUN, operation, number, fence=fence, deadline_ms=at)
+        for operation in operations
+        for number in (1, 2)
+        for fence in (1, 2)
+        for at in (1, 2)
+    ]
     ids += [run_span_id(RUN), run_span_id("run2345678abd"), call_span_id("run2345678abd", operations[0], 1)]
     assert len(set(ids)) == len(ids)
 

@@ -483,13 +483,13 @@ def test_the_context_has_the_place_of_the_call_in_the_trace() -> None:
     def order(context: CallContext) -> None:
         seen.append(context.traceparent)
 
-    asked = invocation("shop.order", attempt=2, deadline_ms=5)
+    asked = invocation("shop.order", attempt=2, deadline_ms=5, fence=3)
     toolbox(order).call(asked)
     toolbox(order).probe(asked)
     run_id, operation = asked.run_id, asked.operation
     assert seen == [
         write_traceparent(run_id, call_span_id(run_id, operation, 2)),
-        write_traceparent(run_id, probe_span_id(run_id, operation, 2, 5)),
+        write_traceparent(run_id, probe_span_id(run_id, operation, 2, fence=3, deadline_ms=5)),
     ]
     by_hand = CallContext("key", run_id=run_id, step="deposit", attempt=2)
     assert by_hand.traceparent == seen[0]
