@@ -83,6 +83,7 @@ CASES = {
     "verify": Case("succeeded", (), ("zzzzzz",), 4),
     "doctor": Case("succeeded", (), ("--nosuch",), 2),
     "prune": Case("succeeded", ("--older-than", "30d", "--yes"), ("--older-than", "soon"), 2),
+    "metrics": Case("stuck", (), ("--nosuch",), 2),
     "config": Case("nothing", (), ("--nosuch",), 2),
     "schema": Case("nothing", (), ("--nosuch",), 2),
     "sandbox show": Case("succeeded", (), ("--nosuch",), 2),
