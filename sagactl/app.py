@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from sagactl.config import STATE_FOLDER, Config, load_config
-from sagactl.core.records import NO_ORIGIN, Origin
 from sagactl.errors import InvalidError, NotFoundError
 from sagactl.inputs import as_json, check_input, object_to_input
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from sagactl.core.counts import Counts
     from sagactl.core.definition import Snapshot
     from sagactl.core.rebinding import Rebinding
-    from sagactl.core.records import Holder
+    from sagactl.core.records import Holder, Origin
     from sagactl.core.saga import Saga, ToolFacts
     from sagactl.core.template import Scope
     from sagactl.driving import Driver
@@ -385,9 +384,10 @@ class Project:
         return RunEvaluator(saga.tools, self.toolbox, evaluate_cel)
 
     def make_run(
-        self, saga: Saga, inputs: object, *, key: str | None, requested_by: str, origin: Origin = NO_ORIGIN
+        self, saga: Saga, inputs: object, *, key: str | None, requested_by: str, origin: Origin | None = None
     ) -> NewRun:
         """Return what a run of *saga* begins with; raises InvalidError where the inputs or the key don't fit (E8)."""
+        from sagactl.core.records import NO_ORIGIN
         from sagactl.engine.clock import SystemClock
         from sagactl.identity import check_key, make_run_id
         from sagactl.log.base import NewRun
@@ -404,7 +404,7 @@ class Project:
             key=key if key is not None else self.run_key(saga, value),
             key_is_explicit=key is not None,
             deadline_ms=None if saga.run_timeout_ms is None else SystemClock().now_ms() + saga.run_timeout_ms,
-            origin=origin,
+            origin=origin or NO_ORIGIN,
         )
 
     def plan_rebinding(self, run_id: str, saga: Saga) -> Rebinding:

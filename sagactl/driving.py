@@ -23,7 +23,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar, cast
 
-from sagactl.core.records import AT_REST, NO_ORIGIN, Disposition, Operation, Operator, Origin, Request, Resolution, Verb
+from sagactl.core.records import AT_REST, Disposition, Operation, Operator, Origin, Request, Resolution, Verb
 from sagactl.engine.ending import Ending, Why
 from sagactl.errors import NotFoundError, RefusedError, StorageError
 from sagactl.identity import make_request_id, who_am_i
@@ -53,7 +53,7 @@ class Home(Protocol):
         ...
 
     def make_run(
-        self, saga: Saga, inputs: object, *, key: str | None, requested_by: str, origin: Origin = NO_ORIGIN
+        self, saga: Saga, inputs: object, *, key: str | None, requested_by: str, origin: Origin | None = None
     ) -> NewRun:
         """Return what a run begins with; raises InvalidError."""
         ...
@@ -102,7 +102,7 @@ class Driver:
         *,
         key: str | None = None,
         requested_by: str | None = None,
-        origin: Origin = NO_ORIGIN,
+        origin: Origin | None = None,
     ) -> str:
         """Create a run of *saga*, to be driven here, and return its id.
 
