@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import json
 import urllib.parse
 from pathlib import Path
@@ -260,6 +261,25 @@ def test_a_rollback_tells_no_secret_either(project: Project, output: str) -> Non
     assert_nowhere(project, [result, *look_everywhere(project)])
     steps = project.latest()["steps"]
     assert [step["status"] for step in steps[:3]] == ["compensated", "succeeded", "compensated"]
+
+
+@pytest.mark.parametrize(("saga", "inputs", "code"), [("leak", ("-i", "how=reject"), 10), ("misfit", (), 11)])
+def test_ci_is_told_no_secret(project: Project, saga: str, inputs: tuple[str, ...], code: int) -> None:
+    """E19: neither annotations, nor the job's summary, nor its outputs, nor JUnit hold a value, in any spelling."""
+    project.environ |= {
+        "GITHUB_ACTIONS": "true",
+        "GITHUB_OUTPUT": str(project.path / "output"),
+        "GITHUB_STEP_SUMMARY": str(project.path / "summary.md"),
+    }
+    result = project.run("run", saga, *inputs, "--junit", "report.xml")
+    assert result.code == code, result.err
+    assert "::error " in result.err
+    assert_nowhere(project, [result])
+    for name in ("summary.md", "report.xml"):
+        text = (project.path / name).read_text()
+        assert VALUE not in html.unescape(text)
+        assert VALUE[9:] not in html.unescape(text)
+    assert VALUE not in urllib.parse.unquote(result.err)
 
 
 def test_a_crash_leaves_no_secret_in_the_side_files_of_the_log(project: Project) -> None:
