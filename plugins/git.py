@@ -223,6 +223,16 @@ def check(
     return {"commit": commit, "branch": there.get(branch_ref)}
 
 
+@tool("git.check_head", read_only=True)
+def check_head(context: CallContext, commit: ObjectId, repository: str = ".") -> Release:
+    """Make sure that the work tree is still at *commit*: a run that is resumed may find another one checked out."""
+    here = _open(context, repository)
+    head = here.answer("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+    if head != commit:
+        raise Rejected(f"the work tree is at {_short(head)} now, not at {_short(commit)}", code="moved")
+    return {"commit": commit, "branch": None}
+
+
 @tool(
     "git.tag",
     compensation="git.delete_tag",

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from sagactl.tools.invoke import PluginToolbox
     from sagactl.tools.registry import Registry
 
+NAME_SHOWN_MAX: Final = 100
 SAGA_SUFFIXES: Final = (".yaml", ".yml")
 
 
@@ -164,16 +165,16 @@ class Project:
 
     def find_saga(self, name: str) -> Path:
         """Return the file that FILE means: a path, or the name of a saga in `sagas/`; raises NotFoundError."""
-        if Path(name).is_file():
+        if _is_file(Path(name)):
             return Path(name)
         folder = self.config.project / "sagas"
         if "/" not in name:
             for suffix in ("", *SAGA_SUFFIXES):
-                if (folder / f"{name}{suffix}").is_file():
+                if _is_file(folder / f"{name}{suffix}"):
                     return folder / f"{name}{suffix}"
         known = sorted(path.stem for path in folder.glob("*.y*ml")) if folder.is_dir() else []
-        hint = f"sagas here: {', '.join(known[:10])}" if known else "give the path of a saga file"
-        raise NotFoundError(f"no saga {name}", code="no-such-saga", hint=hint)
+        hint = f"sagas of {self.config.project}: {', '.join(known[:10])}" if known else "give the path of a saga file"
+        raise NotFoundError(f"no saga {name[:NAME_SHOWN_MAX]}", code="no-such-saga", hint=hint)
 
     def load_to_run(self, file: Path) -> Checked:
         """Return the saga in *file*, checked anew only if it or a tool of it has changed; raises as `load_saga`."""
@@ -458,6 +459,13 @@ class Project:
             raise InvalidError(f"run_key came out as {canonical(key)}, not as a text", code="invalid-input")
         check_key(str(key), "run_key")
         return str(key)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a name that no file can have
+        return False
 
 
 def _read_saga(file: Path) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from random import SystemRandom
 from typing import Final
@@ -34,10 +35,13 @@ def check_key(key: str, name: str) -> None:
 
 
 def who_am_i() -> str:
-    """Return who is recorded for what is asked here."""
-    import getpass
+    """Return who is recorded for what is asked here: the user that the process belongs to.
 
+    It is no proof: whoever can write to the log can write any name into it.
+    """
     try:
-        return getpass.getuser()
-    except (KeyError, OSError, ImportError):
-        return "unknown"
+        import pwd
+
+        return pwd.getpwuid(os.getuid()).pw_name
+    except (KeyError, OSError, ImportError, AttributeError):
+        return f"uid {os.getuid()}" if hasattr(os, "getuid") else "unknown"

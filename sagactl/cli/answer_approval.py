@@ -23,23 +23,28 @@ def answer_approval(
     row = select_run(session.app.log(), run, changes=True)
     known = session.app.read(row.run_id)
     step_id = _choose(row, list(known.state.awaiting), step, known.saga.by_id)
-    for line in list_facts(list_approval(make_scene(session, known.saga, known.state), step_id), session.style):
-        session.say(line)
+    awaited = known.state.awaiting.get(step_id)
+    if awaited is not None:
+        for line in list_facts(list_approval(make_scene(session, known.saga, known.state), step_id), session.style):
+            session.say(line)
     operation = Operation(step_id, None, Direction.ACTION)
-    digest = known.state.awaiting[step_id].digest
+    digest = None if awaited is None else awaited.digest
     request = make_request(verb, reason=reason, operation=operation, digest=digest)
     return ask(session, row, request, only_record=only_record)
 
 
 def _choose(row: RunRow, awaiting: list[str], step: str | None, known: Mapping[str, object]) -> str:
-    """Return the step that is meant; raises NotFoundError, or RefusedError where it waits for no approval."""
+    """Return the step that is meant; raises NotFoundError, or RefusedError where none is named and none waits.
+
+    A step that waits for nothing is asked about all the same: the refusal belongs into the log (E22).
+    """
     hint = f"sagactl show {row.run_id}"
-    if step is not None and step in awaiting:
+    if step is not None:
+        if step not in known:
+            raise NotFoundError(f"run {row.run_id} has no step {step}", code="no-such-step", hint=hint)
         return step
-    if step is not None and step not in known:
-        raise NotFoundError(f"run {row.run_id} has no step {step}", code="no-such-step", hint=hint)
-    if step is not None or not awaiting:
-        raise RefusedError(f"run {row.run_id}: {step or 'no step'} waits for an approval", hint=hint)
+    if not awaiting:
+        raise RefusedError(f"no step of run {row.run_id} waits for an approval", hint=hint)
     if len(awaiting) > 1:
         listed = ", ".join(awaiting)
         raise NotFoundError(f"several steps wait for an approval: {listed}", code="ambiguous-step", hint="name one")

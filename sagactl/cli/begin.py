@@ -8,7 +8,7 @@ from pathlib import Path
 from sagactl.cli.inputs import read_inputs
 from sagactl.cli.load import load_to_run
 from sagactl.cli.select import select_run, short_id
-from sagactl.cli.session import Session
+from sagactl.cli.session import Session, find_file
 from sagactl.core.canonical import Json
 from sagactl.core.records import NO_ORIGIN, Origin
 from sagactl.core.saga import Saga
@@ -97,4 +97,4 @@ def _find_file(session: Session, row: RunRow, saga: Saga) -> str:
 
 def path_of(file: str | None) -> Path | None:
     """Return the file whose project a command works in, where FILE is a path."""
-    return Path(file) if file is not None and Path(file).is_file() else None
+    return find_file(file)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,7 +10,7 @@ from sagactl.app import guard_stdout
 from sagactl.cli.answer import write_document
 from sagactl.cli.options import Output, make_app
 from sagactl.cli.select import select_run
-from sagactl.cli.session import Session, open_session
+from sagactl.cli.session import Session, find_file, open_session
 from sagactl.cli.streams import answer_stream, write_line
 from sagactl.cli.views.graph import (
     Format,
@@ -55,7 +54,7 @@ def graph(
     guard_stdout()
     if (file is None) == (run is None):
         raise UsageError("graph takes a saga file, or --run and a run", hint="sagactl graph --run @latest")
-    path = Path(file) if file is not None and Path(file).is_file() else None
+    path = find_file(file)
     with open_session(context, path) as session:
         if form is not None and session.output is not Output.TEXT:
             hint = f"sagactl graph {file or f'--run {run}'} -o json"

@@ -6,6 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
+from sagactl.app import is_dead
 from sagactl.cli.ages import read_moment_ms
 from sagactl.cli.answer import write_document
 from sagactl.cli.options import Output, make_app
@@ -57,7 +58,9 @@ def _write(session: Session, rows: list[RunRow], total: int, *, ids: bool) -> No
             write_line(answer_stream(), row.run_id if session.output is Output.TEXT else spell({"id": row.run_id}))
     elif session.output is Output.TEXT:
         shown = short_ids(session.app.log(read_only=True), [row.run_id for row in rows]) if rows else {}
-        write_line(answer_stream(), render_runs(rows, total, short_ids=shown, now_ms=now_ms(), style=session.style))
+        left = [row.run_id for row in rows if row.ended_at_ms is None and (row.holder is None or is_dead(row.holder))]
+        text = render_runs(rows, total, short_ids=shown, now_ms=now_ms(), style=session.style, undriven=left)
+        write_line(answer_stream(), text)
     elif session.output is Output.JSON:
         from sagactl.cli.views.documents import write_runs
 

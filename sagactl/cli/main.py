@@ -156,11 +156,14 @@ def run_command_line(arguments: Sequence[str]) -> int:
     except Exception as error:
         settings.output = _read_output(arguments, settings.output)
         code = _report(error, settings)
-    return _tell_lost_answer(_flush(int(code or 0)), settings)
+    return _tell_lost_answer(_flush(int(code or 0)), arguments, settings)
 
 
-def _tell_lost_answer(code: int, settings: Globals) -> int:
-    """An answer that was lost on a full disk is no success, whatever was asked."""
+def _tell_lost_answer(code: int, arguments: Sequence[str], settings: Globals) -> int:
+    """Say that the answer was lost on a full disk; where it was all that was asked for, that is no success.
+
+    What drives a run keeps its code, which tells what became of the run.
+    """
     from sagactl.cli.streams import lost_answer
 
     error = lost_answer()
@@ -168,7 +171,8 @@ def _tell_lost_answer(code: int, settings: Globals) -> int:
         return code
     reason = error.strerror or str(error)
     told = _report(StorageError(f"the answer can't be written: {reason}", hint="sagactl list"), settings)
-    return code or told
+    command = next((COMMANDS[each] for each in arguments if each in COMMANDS), None)
+    return code if code or (command is not None and command.section == "Operate") else told
 
 
 def _read_output(arguments: Sequence[str], known: Output) -> Output:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,7 +10,7 @@ from sagactl.app import guard_stdout
 from sagactl.cli.answer import write_document
 from sagactl.cli.inputs import read_inputs
 from sagactl.cli.options import Output, make_app
-from sagactl.cli.session import Session, open_session
+from sagactl.cli.session import Session, find_file, open_session
 from sagactl.cli.streams import answer_stream, write_line
 from sagactl.cli.views.plan import Plan, render_plan, write_plan
 from sagactl.core.canonical import Json, digest
@@ -58,7 +57,7 @@ def plan(
       sagactl plan onboarding -i email=ada@example.com -i amount:=4900 --out deposit.plan
     """
     guard_stdout()
-    path = Path(file) if Path(file).is_file() else None
+    path = find_file(file)
     with open_session(context, path) as session:
         has_input = bool(inputs) or inputs_file is not None or out is not None
         value = read_inputs(inputs or [], inputs_file) if has_input else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -21,7 +20,7 @@ from sagactl.cli.follow import (
 from sagactl.cli.junit import Junit, JunitOption, junit_report
 from sagactl.cli.options import Output, make_app
 from sagactl.cli.select import select_run
-from sagactl.cli.session import Session, open_session
+from sagactl.cli.session import Session, find_file, open_session
 from sagactl.cli.streams import answer_stream, write_line
 from sagactl.cli.views.documents import RUNS_SCHEMA, write_list, write_run
 from sagactl.cli.views.error import render_error
@@ -63,7 +62,7 @@ def resume(
     """
     guard_stdout()
     _check_options(run, everything=everything, dry_run=dry_run, definition=definition, reason=reason)
-    path = Path(definition) if definition is not None and Path(definition).is_file() else None
+    path = find_file(definition)
     with open_session(context, path) as session:
         if dry_run and run is not None:
             return _foresee(session, select_run(session.app.log(read_only=True), run), definition)

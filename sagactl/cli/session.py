@@ -66,6 +66,14 @@ class Session:
             write_line(sys.stderr, text)
 
 
+def find_file(name: str | None) -> Path | None:
+    """Return the file that *name* is the path of, or None: a name that no file can have is the path of none."""
+    try:
+        return Path(name) if name is not None and Path(name).is_file() else None
+    except (OSError, ValueError):
+        return None
+
+
 @contextmanager
 def open_session(context: typer.Context, file: Path | None = None) -> Iterator[Session]:
     """Give the session of a command; *file* is the saga that helps to find the project."""

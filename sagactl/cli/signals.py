@@ -66,6 +66,7 @@ class Signals:
         """Yield the calls under way and how many milliseconds each is waited for at most."""
         now = SystemClock().monotonic()
         for call in self._driver.calls_under_way():
-            left_ms = max(0, int((call.deadline - now) * 1000))
+            left_ms = int((call.deadline - now) * 1000)
+            left_ms = left_ms if left_ms > 0 else self._grace_ms  # past its time, and not returned: it has the grace
             is_undo = call.operation.direction is Direction.COMPENSATION  # never cut short by the first signal (E12)
             yield call.operation, left_ms if is_undo else min(left_ms, self._grace_ms)

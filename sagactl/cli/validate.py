@@ -13,7 +13,7 @@ from sagactl.app import guard_stdout
 from sagactl.cli.answer import write_document
 from sagactl.cli.junit import Junit, JunitOption, junit_report
 from sagactl.cli.options import Output, make_app
-from sagactl.cli.session import Session, open_session
+from sagactl.cli.session import Session, find_file, open_session
 from sagactl.cli.streams import answer_stream, write_line
 from sagactl.cli.views.error import write_problems
 from sagactl.errors import ExitCode, NotFoundError
@@ -43,7 +43,7 @@ def validate(
       sagactl validate --junit problems.xml
     """
     guard_stdout()
-    first = Path(files[0]) if files and Path(files[0]).is_file() else None
+    first = find_file(files[0]) if files else None
     with open_session(context, first) as session, junit_report(session, junit) as report:
         paths = [session.app.find_saga(name) for name in files or ()] or _all_sagas(session)
         found = [problem for path in paths for problem in _check(session, path, report, strict=strict)]

@@ -119,6 +119,8 @@ def check_fit(policy: DraftPolicy, defaults: DraftPolicy, retry: Retry, *, owner
         wait = format_duration(waits_ms)
         message = f"{owner}: {retry.max_attempts} attempts can wait {wait} in all, which doesn't fit in {limit}"
         hint = "lower max_attempts or max_interval, or give schedule_to_close_timeout more"
+        if policy.retry is None and defaults.retry is not None and retry.max_attempts == PATIENT_RETRY.max_attempts:
+            hint = f"{hint}; behind the pivot give the step its own retry: that of defaults is for actions before it"
         findings.error("retry-too-long", message, whole.span, hint=hint)
 
 

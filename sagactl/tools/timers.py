@@ -56,7 +56,10 @@ def wait_until(context: CallContext, **arguments: Any) -> object:
     if context.token is not None:
         return _wait_on(_read_token(context.token))
     moment = datetime.fromisoformat(arguments["at"].upper().replace(" ", "T"))
-    due_ms = round(moment.timestamp() * 1_000)
+    try:
+        due_ms = round(moment.timestamp() * 1_000)
+    except (OverflowError, ValueError):  # the first and the last day that there are, seen from another zone
+        raise Rejected(f"{arguments['at']} is out of range", code="out_of_range") from None
     _bounded(due_ms - _now_ms())
     return _wait_on(due_ms)
 

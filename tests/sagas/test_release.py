@@ -424,3 +424,17 @@ def test_real_processes_of_the_command_line_are_killed_alike(world: Repositories
     assert resumed.code == 0, resumed.err
     world.check_released(before, former=True)
     assert json.loads(world.project.run("verify", "-o", "json").out)["error"] is None
+
+
+def test_a_release_that_is_resumed_on_another_commit_is_put_back(server: Server, world: Repositories) -> None:
+    """What is published is what is tagged: the build was killed, and another commit is checked out by now."""
+    world.script("during-build", "[ -e $BASE/fired ] || { touch $BASE/fired; kill -9 $PID; sleep 2; }")
+    assert server.run(world.project, *world.arguments()).code == -9
+    refs = read_refs(world.remote)
+    run_git(world.app, "commit", "-q", "--allow-empty", "-m", "later")
+    (run_id,) = server.run(world.project, "list", "--ids").out.split()
+    resumed = server.run(world.project, "resume", run_id, "-q", "-o", "json")
+    assert resumed.code == 10, resumed.err
+    assert (resumed.json["run"]["error"]["step"], resumed.json["run"]["error"]["type"]) == ("same", "moved")
+    assert read_refs(world.remote) == refs
+    assert list(world.store.iterdir()) == []

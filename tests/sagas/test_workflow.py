@@ -118,7 +118,7 @@ def test_a_job_that_could_not_release_says_that_nothing_is_left(world: Repositor
     for _ in range(2):
         failed, outputs = _release(world)
         assert (failed.code, outputs["status"]) == (10, "rolled_back"), failed.err
-        assert "::error::not released; everything was put back" in failed.out
+        assert "::error::not released; what this run had done was put back" in failed.out
         assert {name: value for name, value in world.snapshot().items() if name != "status"} == before
 
 

@@ -150,6 +150,8 @@ def _say_open(watched: Watched, op: OperationState, now_ms: int) -> str:
     match op.phase:
         case Phase.READY:
             text = f"an earlier call may still land{due}" if op.due_ms is not None else "is next"
+        case Phase.CALLING if now_ms > op.deadline_ms:
+            text = _join(_say_attempt(watched, op, op.attempts_in_budget) if op.attempts > 1 else "", "past its time")
         case Phase.CALLING if op.asking > 1:
             text = _join(_say_attempt(watched, op, op.attempts_in_budget), "asked again")
         case Phase.CALLING if op.attempts_in_budget > 1:

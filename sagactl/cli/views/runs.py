@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from sagactl.cli.views.layout import Cell, Column, join_blocks, lay_out, marked
@@ -22,22 +22,34 @@ _COLUMNS: Final = (
 )
 
 
-def render_runs(rows: Sequence[RunRow], total: int, *, short_ids: Mapping[str, str], now_ms: int, style: Style) -> str:
-    """Return the table of runs and a line that says how many there are in all."""
+def render_runs(
+    rows: Sequence[RunRow],
+    total: int,
+    *,
+    short_ids: Mapping[str, str],
+    now_ms: int,
+    style: Style,
+    undriven: Collection[str] = (),
+) -> str:
+    """Return the table of runs and a line that says how many there are; *undriven* are those whose driver is gone."""
     if not rows:
         return "no runs"
     return join_blocks(
-        lay_out(_COLUMNS, [_lay_row(row, short_ids, now_ms, style) for row in rows], style),
+        lay_out(_COLUMNS, [_lay_row(row, short_ids, now_ms, style, row.run_id in undriven) for row in rows], style),
         _count(rows, total),
     )
 
 
-def _lay_row(row: RunRow, short_ids: Mapping[str, str], now_ms: int, style: Style) -> list[Cell | str]:
+def _lay_row(
+    row: RunRow, short_ids: Mapping[str, str], now_ms: int, style: Style, is_undriven: bool
+) -> list[Cell | str]:
+    is_left = is_undriven and row.status in {RunStatus.RUNNING, RunStatus.ROLLING_BACK}
+    status = say_status(row, now_ms) + (", nobody drives it" if is_left else "")
     took = "" if row.ended_at_ms is None else show_duration(row.ended_at_ms - row.created_at_ms)
     return [
         Cell(short_ids.get(row.run_id, row.run_id), Hue.COMMAND),
         style.show(row.saga),
-        marked(STATUS_MARKS[row.status], style.show(say_status(row, now_ms)), style),
+        marked(STATUS_MARKS[row.status], style.show(status), style),
         Cell(show_ago(row.created_at_ms, now_ms), Hue.DIM),
         Cell(took, Hue.DIM),
     ]
