@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Self
 
 from sagactl.config import STATE_FOLDER, Config, load_config
 from sagactl.errors import InvalidError, NotFoundError
 from sagactl.inputs import as_json, check_input, object_to_input
+from sagactl.saga_files import find_saga, name_saga, read_saga
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -46,9 +47,6 @@ if TYPE_CHECKING:
     from sagactl.tools.built_in import BuiltIn
     from sagactl.tools.invoke import PluginToolbox
     from sagactl.tools.registry import Registry
-
-NAME_SHOWN_MAX: Final = 100
-SAGA_SUFFIXES: Final = (".yaml", ".yml")
 
 
 def open_project(
@@ -165,22 +163,13 @@ class Project:
 
     def find_saga(self, name: str) -> Path:
         """Return the file that FILE means: a path, or the name of a saga in `sagas/`; raises NotFoundError."""
-        if _is_file(Path(name)):
-            return Path(name)
-        folder = self.config.project / "sagas"
-        if "/" not in name:
-            for suffix in ("", *SAGA_SUFFIXES):
-                if _is_file(folder / f"{name}{suffix}"):
-                    return folder / f"{name}{suffix}"
-        known = sorted(path.stem for path in folder.glob("*.y*ml")) if folder.is_dir() else []
-        hint = f"sagas of {self.config.project}: {', '.join(known[:10])}" if known else "give the path of a saga file"
-        raise NotFoundError(f"no saga {name[:NAME_SHOWN_MAX]}", code="no-such-saga", hint=hint)
+        return find_saga(name, self.config.project)
 
     def load_to_run(self, file: Path) -> Checked:
         """Return the saga in *file*, checked anew only if it or a tool of it has changed; raises as `load_saga`."""
         from sagactl.checked import Checked, CheckedSagas
 
-        text, name, kept = _read_saga(file), self._name_file(file), CheckedSagas(self.config.checked)
+        text, name, kept = read_saga(file), name_saga(file, self.config.project), CheckedSagas(self.config.checked)
         checked = kept.find(text, name, self.registry.facts_of)
         if checked is None:
             loaded = self._load(text, name)
@@ -190,7 +179,7 @@ class Project:
 
     def load_saga(self, file: Path) -> Loaded:
         """Read and check a saga file against the tools; raises InvalidSagaError with all problems."""
-        return self._load(_read_saga(file), self._name_file(file))
+        return self._load(read_saga(file), name_saga(file, self.config.project))
 
     def _load(self, text: bytes, name: str) -> Loaded:
         from sagactl.spec.load import load_saga
@@ -203,13 +192,6 @@ class Project:
             if tool in broken.tools or (not broken.tools and broken.name == tool.partition(".")[0]):
                 return str(broken)
         return None
-
-    def _name_file(self, file: Path) -> str:
-        """Return how *file* is called in messages and in the run: the same wherever the project lies."""
-        whole = file.resolve()
-        if whole.is_relative_to(self.config.project):
-            return str(whole.relative_to(self.config.project))
-        return str(file)
 
     def write_state(self, name: str, text: str) -> Path:
         """Put a file into the project's own folder, whole or not at all, and return its path; raises StorageError."""
@@ -459,20 +441,6 @@ class Project:
             raise InvalidError(f"run_key came out as {canonical(key)}, not as a text", code="invalid-input")
         check_key(str(key), "run_key")
         return str(key)
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):  # a name that no file can have
-        return False
-
-
-def _read_saga(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise NotFoundError(f"{file} can't be read: {error.strerror}", code="no-such-saga") from error
 
 
 def evaluate_cel(expression: str, scope: Scope) -> Json:

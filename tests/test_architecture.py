@@ -44,11 +44,13 @@ ALLOWED = {
     "templates": {""},
     "driving": {"identity", "engine", "core", "errors", "log.base"},
     "checked": {"core", "errors", ""},
+    "saga_files": {"errors"},
     "inputs": {"spec", "tools.convert", "core", "errors"},
     "app": {
         "app",
         "inputs",
         "checked",
+        "saga_files",
         "config",
         "secrets",
         "identity",
