@@ -388,6 +388,7 @@ class Project:
             key_is_explicit=key is not None,
             deadline_ms=None if saga.run_timeout_ms is None else SystemClock().now_ms() + saga.run_timeout_ms,
             origin=origin or NO_ORIGIN,
+            project=self.config.project_name,
         )
 
     def plan_rebinding(self, run_id: str, saga: Saga) -> Rebinding:

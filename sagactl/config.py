@@ -55,6 +55,13 @@ class Config:
         """Return the folder where sagas that were checked are kept."""
         return self._beside_log() / CHECKED_FOLDER
 
+    @property
+    def project_name(self) -> str | None:
+        """Return the project's folder as runs record it; None without one, and for a path that is no text."""
+        name = str(self.project)
+        is_text = name.encode("utf-8", "replace") == name.encode("utf-8", "surrogatepass")
+        return name if self.has_project and is_text else None
+
     def find_secret(self, name: str) -> tuple[Source, str]:
         """Return where the value of a secret is read now, and where that was said."""
         from sagactl.secrets.sources import choose_source

@@ -9,6 +9,7 @@ import typer
 
 from sagactl.app import guard_stdout
 from sagactl.cli.answer import write_document
+from sagactl.cli.elsewhere import find_other_project, type_resume_there
 from sagactl.cli.follow import (
     code_of_ending,
     drive,
@@ -24,6 +25,7 @@ from sagactl.cli.session import Session, find_file, open_session
 from sagactl.cli.streams import answer_stream, write_line
 from sagactl.cli.views.documents import RUNS_SCHEMA, write_list, write_run
 from sagactl.cli.views.error import render_error
+from sagactl.cli.views.spelling import spell
 from sagactl.driving import Driver
 from sagactl.engine.ending import Ending
 from sagactl.errors import ExitCode, SagactlError, StorageError, UsageError
@@ -102,6 +104,9 @@ def _foresee(session: Session, row: RunRow, definition: str | None) -> int:
 
 def _resume_one(session: Session, row: RunRow, report: Junit, *, waits: bool) -> int:
     report.run_ids[row.run_id] = None
+    project = find_other_project(session, row.run_id)
+    if project is not None:
+        session.say(f"warning: run {row.run_id} is of the project {spell(project)}; the tools here are called")
     driver = session.app.driver(replace(session.app.settings, waits_for_timers=waits))
     endings, follower, code = drive(session, driver, lambda: driver.resume(row.run_id))
     if row.run_id in follower.latest:
@@ -141,6 +146,11 @@ def _resume_all(session: Session, report: Junit, *, waits: bool) -> int:
 
 def _resume(session: Session, driver: Driver, run_id: str, failed: list[ExitCode]) -> None:
     try:
+        project = find_other_project(session, run_id)
+        if project is not None:
+            session.say(f"run {run_id} is left out: it is of the project {spell(project)}")
+            session.say(f"hint: {type_resume_there(session, run_id, project)}")
+            return
         driver.resume(run_id)
     except SagactlError as error:
         session.say(f"run {run_id} is left out")

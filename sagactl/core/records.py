@@ -189,6 +189,8 @@ class RunCreated:
     """The run whose inputs it began with."""
     plan: str | None = None
     """The digest of the plan that it carries out."""
+    project: str | None = None
+    """The folder whose plugins are its tools: a log may be shared by several projects."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,7 @@ class NewRun:
     key_is_explicit: bool = False
     deadline_ms: int | None = None
     origin: Origin = NO_ORIGIN
+    project: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

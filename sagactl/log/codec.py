@@ -169,6 +169,7 @@ _ALL: Final = (
             "deadline_ms": _INTEGER,
             "forked_from": _TEXT,
             "plan": _TEXT,
+            "project": _TEXT,
         },
     ),
     _layout(DriverClaimed, _Columns.NOTHING, {"fence": _INTEGER, "holder": _HOLDER, "calls_ended": _FLAG}),

@@ -103,6 +103,7 @@ RECORDS: dict[type, st.SearchStrategy[Any]] = {
         deadline_ms=maybe(numbers),
         forked_from=maybe(texts),
         plan=maybe(texts),
+        project=maybe(texts),
     ),
     DriverClaimed: st.builds(
         DriverClaimed, numbers, numbers, st.builds(Holder, texts, numbers, texts, texts), st.booleans()

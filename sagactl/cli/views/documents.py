@@ -67,6 +67,7 @@ def _write_run_body(saga: Saga, state: RunState, captured: Sequence[Captured]) -
         "key": created.run_key,
         "forked_from": created.forked_from,
         "plan": created.plan,
+        "project": created.project,
         "definition": state.definition,
         "seq": state.seq,
     }
