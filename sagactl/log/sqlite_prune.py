@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import fields
 from typing import Final
 
-from sagactl.core.records import Holder
+from sagactl.core.records import Holder, definition_in
+from sagactl.errors import DamagedLogError
 from sagactl.log.base import NewRun, PruneFilter, RunRow, Tombstone
+from sagactl.log.codec import Encoded, decode
 from sagactl.log.leases import Granted, LeaseClock, Standing, judge
 from sagactl.log.pruning import ENDED, GENESIS, TOMBSTONES, bury, check_pruned_key, digest_key
 from sagactl.log.rows import FOUND_MAX, is_unicode
@@ -55,7 +58,7 @@ def prune_runs(
     """Delete runs and write their tombstones; those that must stay are passed over."""
     last = read_last(connection)
     buried: list[Tombstone] = []
-    definitions = set()
+    definitions: set[str] = set()
     for run_id in run_ids:
         found = connection.execute(f"{SELECT_ROW} WHERE runs.run_id = ? AND {_ENDED}", (run_id,)).fetchone()
         if found is None or _is_needed(connection, run_id, clock):
@@ -66,9 +69,9 @@ def prune_runs(
             row, key_is_explicit=bool(explicit), after=last, pruned_at_ms=clock.wall_ms(), pruned_by=pruned_by
         )
         _insert(connection, tombstone)
+        definitions |= _list_definitions(connection, run_id, row.definition)
         connection.execute("DELETE FROM runs WHERE run_id = ?", (run_id,))
         last = tombstone.number, tombstone.hash
-        definitions.add(row.definition)
         buried.append(tombstone)
     if not buried:
         return [], None
@@ -79,6 +82,20 @@ def prune_runs(
             (digest, digest),
         )
     return buried, Mark(TOMBSTONES, *last)
+
+
+def _list_definitions(connection: sqlite3.Connection, run_id: str, last: str) -> set[str]:
+    """Return every definition that a run was ever bound to, the *last* one included (E16)."""
+    records = connection.execute(
+        "SELECT at_ms, type, step, item, attempt, body FROM records"
+        " WHERE run_id = ? AND type IN ('run_created', 'operator')",
+        (run_id,),
+    )
+    found = {last}
+    for columns in records.fetchall():
+        with suppress(DamagedLogError):  # what can't be read binds the run to nothing
+            found.add(definition_in(decode(Encoded._make(columns))) or last)
+    return found
 
 
 def _is_needed(connection: sqlite3.Connection, run_id: str, clock: LeaseClock) -> bool:

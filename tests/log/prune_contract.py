@@ -13,6 +13,7 @@ from sagactl.errors import DamagedLogError, PrunedError, RefusedError
 from sagactl.log.base import Log, PruneFilter
 from tests.log.samples import (
     HOLDER,
+    LATER,
     OTHER,
     STEP,
     Time,
@@ -23,6 +24,7 @@ from tests.log.samples import (
     intent,
     new_run,
     outcome,
+    rebind,
     request,
     start,
     stuck,
@@ -138,6 +140,18 @@ class PruneContract:
         assert canonical(log.definition(new_run().definition.digest)) == new_run().definition.text
         with pytest.raises(DamagedLogError):
             log.definition(other.digest)
+
+    def test_all_definitions_that_a_run_was_bound_to_go_with_it(self, log: Log) -> None:
+        """E16: those that it was bound to before another one, too, unless another run is bound to them."""
+        lease = start(log)
+        rebind(log, lease)
+        add(log, lease, ended(), status=GONE)
+        log.release([lease])
+        log.prune(["run1"], pruned_by="ada")
+        for digest in (LATER.digest, new_run().definition.digest):
+            with pytest.raises(DamagedLogError):
+                log.definition(digest)
+        assert log.verify().findings == ()
 
     def test_a_driver_of_a_pruned_run_writes_nothing_more(self, log: Log, time: Time) -> None:
         """E15: whoever still has a lease of a run that is gone is told that it is lost."""
