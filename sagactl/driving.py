@@ -220,9 +220,7 @@ class Driver:
             if self._thread is not None:
                 self.interrupt()
                 self._condition.wait_for(lambda: self._thread is None)
-            is_holding = bool(self._held)
-        if is_holding:
-            self.drive(only_record=True)
+        self.drive(only_record=True)  # also what a run that broke off while it was begun has left
 
     def calls_under_way(self) -> list[CallUnderWay]:
         """Return the calls that were started and have not answered."""
@@ -258,19 +256,20 @@ class Driver:
         return self._engine
 
     def _turn(self, *, is_serving: bool, only_record: bool) -> None:
-        with self._condition:
-            if self._thread is not None:
-                raise RuntimeError("another thread drives already")
-            if self._engine is None and not is_serving:
-                self._leave()  # nothing was begun here: no engine is made, no plugin imported
-                return
-            self._thread, self._is_serving, self._failure = threading.get_ident(), is_serving, None
-            engine = self._get_engine()
-            begins_nothing = only_record or self._is_stopping
+        engine = None
         try:
+            with self._condition:
+                if self._thread is not None:
+                    raise RuntimeError("another thread drives already")
+                if self._engine is None and not is_serving:
+                    self._leave()  # nothing was begun here: no engine is made, no plugin imported
+                    return
+                engine = self._get_engine()
+                begins_nothing = only_record or self._is_stopping
+                self._thread, self._is_serving, self._failure = threading.get_ident(), is_serving, None
             engine.drive(only_record=begins_nothing, is_over=self._is_over)
         except BaseException as error:
-            self._fail(error)
+            self._fail(error, engine)
             raise
 
     def _is_over(self, endings: dict[str, Ending]) -> bool:
@@ -287,8 +286,10 @@ class Driver:
         self._thread, self._engine, self._is_serving, self._is_stopping = None, None, False, False
         self._condition.notify_all()
 
-    def _fail(self, error: BaseException) -> None:
+    def _fail(self, error: BaseException, engine: Engine | None) -> None:
         with self._condition:
+            if engine is not self._engine or self._thread != threading.get_ident():
+                return  # it wasn't driven, or let go of all runs: what is here is another's by now
             if isinstance(error, StorageError):
                 _name_runs(error, sorted(self._held))
             self._failure = error
@@ -321,10 +322,16 @@ class Driver:
         for listener in self._listeners:
             try:
                 listener(committed)
-            except Exception:
+            except BaseException as error:
+                if not isinstance(error, Exception) and not self._is_breaking_off:
+                    raise  # the program wants to leave: it comes out of `drive`, once
                 import logging
 
                 logging.getLogger("sagactl").exception("a listener failed on records of run %s", committed.run_id)
+
+    @property
+    def _is_breaking_off(self) -> bool:
+        return self._engine is not None and self._engine.is_breaking_off
 
     def _watch(self, committed: Committed) -> None:
         """Find the answers to what was asked through this driver."""

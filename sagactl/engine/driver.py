@@ -30,18 +30,8 @@ from typing import Final
 
 from sagactl.core.advance import advance
 from sagactl.core.definition import read_definition
-from sagactl.core.evolve import replay
 from sagactl.core.operators import answer_request
-from sagactl.core.records import (
-    Cause,
-    Decision,
-    DecisionKind,
-    Direction,
-    Failure,
-    Holder,
-    Probe,
-    Record,
-)
+from sagactl.core.records import Cause, Decision, DecisionKind, Direction, Failure, Holder, Probe, Record
 from sagactl.core.saga import Saga
 from sagactl.core.summary import summarize
 from sagactl.core.world import AskProbe, EndCalls, MakeCall, Rest, Wait
@@ -51,13 +41,13 @@ from sagactl.engine.dispatch import Dispatcher
 from sagactl.engine.ending import Ending, Why
 from sagactl.engine.inbox import Inbox
 from sagactl.engine.lease_keeper import LeaseKeeper
-from sagactl.engine.run import Evaluate, Run, take_up
+from sagactl.engine.run import Evaluate, Run, keep_answers, take_up, take_up_again
 from sagactl.engine.settings import Committed, Settings
 from sagactl.engine.slots import Slots
 from sagactl.engine.timetable import Timetable
 from sagactl.engine.translate import make_invocation, make_record
 from sagactl.engine.workers import shared_workers
-from sagactl.errors import BusyError, DamagedLogError, InternalError, LeaseLostError, SagactlError
+from sagactl.errors import BusyError, DamagedLogError, InternalError, LeaseLostError, SagactlError, StorageError
 from sagactl.log.base import Captured, Creation, Lease, Log, NewRun
 from sagactl.tools.base import Toolbox
 
@@ -103,6 +93,7 @@ class Driver:
         self._listeners: list[Callable[[Committed], None]] = []
         self._next_request_poll = 0.0
         self._stopping_since: float | None = None
+        self.is_breaking_off = False
         self._trouble: Exception | None = None
         self._inbox = Inbox()
         self._workers = shared_workers()
@@ -168,17 +159,40 @@ class Driver:
 
         With *only_record*, answers to requests are made durable and nothing else is begun. *is_over* is asked in each
         turn, with the endings so far, which it may take out; while it says no, a driver without runs stays for more.
-        Raises StorageError at the first trouble with the log, LeaseLostError when its leases can't be kept.
+        Raises StorageError at the first trouble with the log, LeaseLostError when its leases can't be kept. Any other
+        exception, a signal's or a listener's, comes out once all runs are let go of, as after `interrupt`.
         """
         if only_record:
             self._on_interrupt()
         try:
-            self._dispatcher.turn_loop(
-                lambda: self._turn(is_over), wait=self._wait, look=self._look, take_answer=self._on_answer
-            )
+            self._turn_loop(is_over)
+        except (StorageError, LeaseLostError):
+            raise
+        except BaseException:
+            self._settle()
+            self._turn_loop(lambda endings: is_over(endings) or True)
+            raise
+        else:
             return self._endings
         finally:
             self._abandon()
+
+    def _turn_loop(self, is_over: Callable[[dict[str, Ending]], bool]) -> None:
+        self._dispatcher.turn_loop(
+            lambda: self._turn(is_over), wait=self._wait, look=self._look, take_answer=self._on_answer
+        )
+
+    def _settle(self) -> None:
+        """Stop on what the log says: an exception may have left runs half-way, and answers untold."""
+        self._on_interrupt()
+        self.is_breaking_off = True
+        for run_id, run in list(self._runs.items()):
+            self._runs[run_id] = take_up_again(run, self._log, now_ms=self._clock.now_ms())
+            self._changed[run_id] = None
+        for call in self.calls_under_way():
+            if call.answered_at:
+                self.post(partial(self._on_answer, call))
+        self._slots.taken = len(self.calls_under_way())
 
     @property
     def is_turned_here(self) -> bool:
@@ -304,20 +318,11 @@ class Driver:
         try:
             action()
         except Exception as error:
-            self._keep_answers(run, known)
+            keep_answers(run, self._log, known)
             found = error if isinstance(error, SagactlError) else InternalError(f"{type(error).__name__}: {error}")
             found.__cause__ = error.__cause__ or error
             self._forget(run, Why.BROKEN, error=found)
             self._log.release([run.lease])
-
-    def _keep_answers(self, run: Run, count: int) -> None:
-        """Commit the first *count* records that wait, on a state made anew: the run's own may be half-way."""
-        if count == 0:
-            return
-        kept = tuple(run.records[:count])
-        whole = [*(stored.record for stored in self._log.read(run.run_id)), *kept]
-        run.state = replay(run.saga, whole)
-        self._log.append([run.make_batch(kept)])
 
     def _advance(self, run: Run, slots: int) -> None:
         turn = advance(run.saga, run.state, run.make_world(self._now_ms(run), slots), self._draw)

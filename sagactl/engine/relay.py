@@ -17,6 +17,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 PATIENCE_SECONDS: Final = 0.004
@@ -45,6 +46,7 @@ class Relay:
             self._term += 1
             self._inside_since = None
             self._is_borrowed = False
+            self._returned, self._error = threading.Semaphore(0), None
             term = self._term
         try:
             self._submit(lambda: self._borrow(term, work))
@@ -64,10 +66,10 @@ class Relay:
             if self._term != term:
                 return
         self.is_recalled = True
-        try:
-            self._wait()
-        finally:
-            self.is_recalled = False
+        while self._term == term:
+            with suppress(BaseException):  # another signal's: a turn is short, and two threads must never turn the loop
+                self._wait()
+        self.is_recalled = False
 
     def _wait(self) -> None:
         while not self._returned.acquire(timeout=_WATCH_SECONDS):

@@ -4,10 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
+from itertools import takewhile
 
 from sagactl.core.canonical import Json
 from sagactl.core.evolve import evolve, replay
-from sagactl.core.records import Cause, Decision, DecisionKind, Disposition, Failure, Operation, Operator, Record
+from sagactl.core.records import (
+    AT_REST,
+    Cause,
+    Decision,
+    DecisionKind,
+    Disposition,
+    Failure,
+    Operation,
+    Operator,
+    Outcome,
+    Probe,
+    Record,
+)
 from sagactl.core.saga import Saga, ToolFacts
 from sagactl.core.state import RunState
 from sagactl.core.summary import summarize
@@ -18,7 +31,7 @@ from sagactl.dataclass import dataclass
 from sagactl.engine.calls import CallUnderWay
 from sagactl.engine.ending import Why
 from sagactl.errors import DamagedLogError, InternalError, NotFoundError, PluginError
-from sagactl.log.base import Batch, Captured, Lease
+from sagactl.log.base import Batch, Captured, Lease, Log
 from sagactl.tools.base import Toolbox
 
 Evaluate = Callable[[str, Scope], Json]
@@ -140,6 +153,35 @@ def take_up(
         skew_ms=max(0, records[-1].at_ms - now_ms),
         missing_tools=find_missing_tools(saga, toolbox),
     )
+
+
+def keep_answers(run: Run, log: Log, count: int) -> None:
+    """Commit the first *count* records that wait, on a state made anew: the run's own may be half-way."""
+    if count == 0:
+        return
+    kept = tuple(run.records[:count])
+    whole = [*(stored.record for stored in log.read(run.run_id)), *kept]
+    run.state = replay(run.saga, whole)
+    log.append([run.make_batch(kept)])
+
+
+def take_up_again(run: Run, log: Log, *, now_ms: int) -> Run:
+    """Return *run* as its log tells of it, with its calls under way and the answers that were still to be written."""
+    durable = tuple(stored.record for stored in log.read(run.run_id))
+    evaluator = run.evaluator
+    again = take_up(run.lease, run.saga, durable, evaluator.toolbox, evaluator.evaluate_expression, now_ms=now_ms)
+    again.under_way = run.under_way
+    if len(durable) == run.committed_seq:
+        again.captured = run.captured
+        for record in takewhile(_is_answer, run.records):
+            again.fold(record)
+    again.is_at_rest = summarize(run.saga, again.state).status in AT_REST
+    again.is_released = again.is_finished and not again.records
+    return again
+
+
+def _is_answer(record: Record) -> bool:
+    return isinstance(record, Outcome) or (isinstance(record, Probe) and record.answer is not None)
 
 
 def find_missing_tools(saga: Saga, toolbox: Toolbox) -> frozenset[str]:
