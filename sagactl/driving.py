@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar, cast
 
 from sagactl.core.records import AT_REST, Disposition, Operation, Operator, Origin, Request, Resolution, Verb
 from sagactl.engine.ending import Ending, Why
-from sagactl.errors import NotFoundError, RefusedError, StorageError
+from sagactl.errors import MisuseError, NotFoundError, RefusedError, StorageError
 from sagactl.identity import make_request_id, who_am_i
 
 if TYPE_CHECKING:
@@ -75,6 +75,8 @@ class Driver:
         """Who drives; None while nobody does."""
         self._is_serving = False
         self._is_stopping = False
+        self._telling: int | None = None
+        """Who calls listeners now."""
         self._held: set[str] = set()
         """Runs in our hands: the engine's, as the other threads may know it."""
         self._asked: dict[str, Request] = {}
@@ -181,6 +183,7 @@ class Driver:
         first trouble with the log, LeaseLostError when leases can't be kept: then nothing more was called, and the runs
         can be resumed.
         """
+        self._check_not_in_listener("drive")
         self._turn(is_serving=False, only_record=only_record)
         with self._condition:
             endings, self._round = self._round, {}
@@ -188,6 +191,7 @@ class Driver:
 
     def serve(self) -> None:
         """Drive runs until `interrupt`, and stay while there are none; raises as `drive`. `wait` gives the endings."""
+        self._check_not_in_listener("serve")
         self._turn(is_serving=True, only_record=False)
 
     def wait(self, run_id: str, timeout_seconds: float | None = None) -> Ending:
@@ -196,6 +200,8 @@ class Driver:
         Raises TimeoutError, NotFoundError where the run isn't driven here, and whatever ended the driving.
         """
         with self._condition:
+            if run_id in self._held:
+                self._check_not_in_listener("wait")
             if not self._condition.wait_for(lambda: run_id not in self._held, timeout_seconds):
                 raise TimeoutError(f"run {run_id} has not ended within {timeout_seconds} seconds")
             if run_id in self._endings:
@@ -216,6 +222,7 @@ class Driver:
 
     def close(self) -> None:
         """Let go of all runs, after whoever drives has returned."""
+        self._check_not_in_listener("close")
         with self._condition:
             if self._thread is not None:
                 self.interrupt()
@@ -259,8 +266,7 @@ class Driver:
         engine = None
         try:
             with self._condition:
-                if self._thread is not None:
-                    raise RuntimeError("another thread drives already")
+                self._check_free()
                 if self._engine is None and not is_serving:
                     self._leave()  # nothing was begun here: no engine is made, no plugin imported
                     return
@@ -271,6 +277,17 @@ class Driver:
         except BaseException as error:
             self._fail(error, engine)
             raise
+
+    def _check_free(self) -> None:
+        if self._thread is not None:
+            message = "another thread drives already, and a driver is driven by one"
+            raise MisuseError(message, code="already-driving", hint="start runs from any thread, and `wait` for them")
+
+    def _check_not_in_listener(self, what: str) -> None:
+        """Raise MisuseError where a listener asks for what can't come before it has returned."""
+        if self._telling == threading.get_ident():
+            message = f"`{what}` in a listener would wait for the listener itself"
+            raise MisuseError(message, code="in-listener", hint="`interrupt` and `start` work there; wait elsewhere")
 
     def _is_over(self, endings: dict[str, Ending]) -> bool:
         with self._condition:
@@ -319,15 +336,22 @@ class Driver:
         return Ending(run_id, self._home.read(run_id).summary, why)
 
     def _tell(self, committed: Committed) -> None:
-        for listener in self._listeners:
-            try:
-                listener(committed)
-            except BaseException as error:
-                if not isinstance(error, Exception) and not self._is_breaking_off:
-                    raise  # the program wants to leave: it comes out of `drive`, once
-                import logging
+        before, self._telling = self._telling, threading.get_ident()
+        try:
+            for listener in list(self._listeners):
+                self._tell_one(listener, committed)
+        finally:
+            self._telling = before
 
-                logging.getLogger("sagactl").exception("a listener failed on records of run %s", committed.run_id)
+    def _tell_one(self, listener: Callable[[Committed], None], committed: Committed) -> None:
+        try:
+            listener(committed)
+        except BaseException as error:
+            if not isinstance(error, Exception) and not self._is_breaking_off:
+                raise  # the program wants to leave: it comes out of `drive`, once
+            import logging
+
+            logging.getLogger("sagactl").exception("a listener failed on records of run %s", committed.run_id)
 
     @property
     def _is_breaking_off(self) -> bool:

@@ -87,6 +87,12 @@ class RefusedError(SagactlError):
     default_code = "refused"
 
 
+class MisuseError(SagactlError, RuntimeError):
+    """The author of the program that embeds us must call a driver or a project otherwise: it is closed, say."""
+
+    default_code = "misuse"
+
+
 class SecretError(SagactlError):
     """The operator must provide the value of a secret, or another one; its text never holds one (rule E19)."""
 
