@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from sagactl.core.canonical import Json
 from sagactl.core.saga import POLL_MS_MIN
-from sagactl.schemas.durations import BadDurationError, format_duration, parse_duration
+from sagactl.schemas.durations import UNITS_MS, BadDurationError, format_duration, parse_duration
 from sagactl.tools.api import CallContext, Pending, Rejected
 from sagactl.tools.kind import declares
 
@@ -26,8 +26,9 @@ def _schema(name: str, **argument: Json) -> dict[str, Json]:
     return {"type": "object", "properties": {name: argument}, "required": [name], "additionalProperties": False}
 
 
+_DURATION: Final = "^" + "".join(f"(?:[0-9]{{1,9}}{unit})?" for unit in UNITS_MS) + "$"
 _SLEEP: Final = _schema(
-    "for", type="string", pattern="^[0-9][0-9dhms]*$", maxLength=64, description="How long: 90s, 10m, 1h30m, 2d."
+    "for", type="string", pattern=_DURATION, minLength=1, maxLength=64, description="How long: 90s, 10m, 1h30m, 2d."
 )
 _UNTIL: Final = _schema("at", type="string", format="date-time", description="When: RFC 3339, with an offset or Z.")
 _OUTPUT: Final[dict[str, Json]] = {
