@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         SagactlError,
         StorageError,
     )
-    from sagactl.log.base import RunFilter, RunRow, StoredRecord
+    from sagactl.log.base import RunFilter, RunRow, Runs, StoredRecord
     from sagactl.tools.api import CallContext, CannotTell, Done, NotDone, Pending, Rejected, Secret, Unavailable, tool
 
 __version__ = "0.1.0"
@@ -43,7 +43,7 @@ _NAMES: Final = {
         *("BusyError", "DamagedLogError", "InvalidError", "LeaseLostError", "MisuseError", "NotFoundError"),
         *("RefusedError", "SagactlError", "StorageError"),
     ),
-    "log.base": ("RunFilter", "RunRow", "StoredRecord"),
+    "log.base": ("RunFilter", "RunRow", "Runs", "StoredRecord"),
     "tools.api": (
         "CallContext",
         "CannotTell",
@@ -79,6 +79,7 @@ __all__ = [
     "RunFilter",
     "RunRow",
     "RunStatus",
+    "Runs",
     "Saga",
     "SagactlError",
     "Secret",

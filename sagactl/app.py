@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from sagactl.engine.driver import Driver as Engine
     from sagactl.engine.run import RunEvaluator
     from sagactl.engine.settings import Committed, Settings
-    from sagactl.log.base import Log, NewRun, PruneFilter, RunFilter, RunRow, StoredRecord
+    from sagactl.log.base import Log, NewRun, PruneFilter, RunFilter, RunRow, Runs, StoredRecord
     from sagactl.log.glance import Glance
     from sagactl.log.pruning import Pruned
     from sagactl.outgoing import Ways
@@ -215,16 +215,27 @@ class Project:
                 self._logs[read_only] = open_log(self.config.log, read_only=read_only)
             return self._logs[read_only]
 
-    def runs(self, which: RunFilter | None = None) -> tuple[list[RunRow], int]:
-        """Return the runs that fit, newest first, by default the last 20, and how many there are without the limit."""
-        from sagactl.log.base import RunFilter
+    def runs(self, which: RunFilter | None = None) -> Runs:
+        """Return the runs that fit, newest first, by default the last 20; their `total` is without the limit."""
+        from sagactl.log.base import RunFilter, Runs
 
+        log = self._find_log()
+        rows, total = ([], 0) if log is None else log.rows(which or RunFilter())
+        return Runs(tuple(rows), total)
+
+    def unfinished(self) -> list[str]:
+        """Return the ids of all runs that are not at rest, oldest first: those that a driver may `resume`."""
+        log = self._find_log()
+        return [] if log is None else log.unfinished()
+
+    def _find_log(self) -> Log | None:
+        """Return the log to read; None where there is none yet, which is no error unless somebody named it."""
         try:
-            return self.log(read_only=True).rows(which or RunFilter())
+            return self.log(read_only=True)
         except NotFoundError:
             if self.config.origins.get("log") != "default":
                 raise
-            return [], 0  # no log yet: no runs, and that is no error
+            return None
 
     def prune(self, which: PruneFilter, *, pruned_by: str | None = None) -> Pruned:
         """Delete ended runs for good and give their space back; their ids and keys stay taken (E8)."""
@@ -237,12 +248,8 @@ class Project:
         """Return how much of everything there is in the log."""
         from sagactl.core.counts import Counts
 
-        try:
-            return self.log(read_only=True).count(now_ms)
-        except NotFoundError:
-            if self.config.origins.get("log") != "default":
-                raise
-            return Counts()  # no log yet: nothing in it
+        log = self._find_log()
+        return Counts() if log is None else log.count(now_ms)
 
     def row(self, run_id: str) -> RunRow:
         """Return where a run stands, in one row; raises NotFoundError."""

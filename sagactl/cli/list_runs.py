@@ -43,8 +43,8 @@ def list_runs(
     """
     which = RunFilter(saga, _statuses(status), _read_moment(since), _read_moment(until), limit)
     with open_session(context) as session:
-        rows, total = session.app.runs(which)
-        _write(session, rows, total, ids=ids)
+        runs = session.app.runs(which)
+        _write(session, list(runs), runs.total, ids=ids)
         return ExitCode.OK
 
 

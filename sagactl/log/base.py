@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, overload
 
 from sagactl.core.canonical import Json
 from sagactl.core.records import (
@@ -153,6 +153,27 @@ class RunFilter:
     since_ms: int | None = None
     until_ms: int | None = None
     limit: int = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Runs(Sequence[RunRow]):
+    """Rows of runs, a sequence; `total` is how many fit, of which these are the first where there was a limit."""
+
+    rows: tuple[RunRow, ...] = ()
+    total: int = 0
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[RunRow]:
+        return iter(self.rows)
+
+    @overload
+    def __getitem__(self, index: int) -> RunRow: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[RunRow]: ...
+    def __getitem__(self, index: int | slice) -> RunRow | Sequence[RunRow]:
+        return self.rows[index]
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,7 +150,7 @@ def test_exit_in_a_listener_gives_runs_back(
 
     with pytest.raises(exception):
         drive_three()
-    rows, _ = project.runs()
+    rows = project.runs()
     assert rows
     assert [row.holder for row in rows] == [None] * len(rows)
     _finish(project, [row.run_id for row in rows])

@@ -113,13 +113,13 @@ def test_ending_says_what_became_of_a_run(project: Project) -> None:
     assert read.summary == endings[bad].summary
     assert [(row.id, row.status) for row in read.steps] == [("seat", "compensated"), ("meal", "failed")]
     assert [stored.record for stored in project.records(bad)] == list(read.records)
-    assert [row.run_id for row in project.runs()[0]] == [bad, good]
-    assert project.runs(RunFilter(statuses=(RunStatus.ROLLED_BACK,)))[1] == 1
+    assert [row.run_id for row in project.runs()] == [bad, good]
+    assert project.runs(RunFilter(statuses=(RunStatus.ROLLED_BACK,))).total == 1
 
 
 def test_project_without_a_log_has_no_runs(project: Project, tmp_path: Path) -> None:
     """Asking for runs where there never was one makes no log, and is no error."""
-    assert project.runs() == ([], 0)
+    assert (list(project.runs()), project.runs().total, project.unfinished()) == ([], 0, [])
     assert not (tmp_path / ".sagactl").exists()
 
 
@@ -222,7 +222,26 @@ def test_key_makes_a_second_start_the_same_run(project: Project) -> None:
         assert (ending.why, ending.status) == (Why.EXISTING, RunStatus.SUCCEEDED)
         with pytest.raises(RefusedError):
             driver.start(trip, {"fails": True}, key="monday")
-    assert project.runs()[1] == 1
+    assert project.runs().total == 1
+
+
+def test_all_unfinished_runs_are_found(project: Project) -> None:
+    """After a crash each run is found, oldest first, however many there are; `runs` gives the last 20, counts all."""
+    trip = project.load("trip")
+    with project.driver() as driver:
+        done = driver.start(trip)
+        driver.drive()
+        begun = [driver.start(trip) for _ in range(30)]
+    assert project.unfinished() == begun
+    assert (len(project.runs()), project.runs().total) == (20, 31)
+    assert project.runs()[0].run_id == begun[-1]
+    assert len(project.runs(RunFilter(limit=0))) == 31
+    with project.driver() as driver:
+        for run_id in project.unfinished():
+            driver.resume(run_id)
+        assert set(driver.drive()) == set(begun)
+    assert project.unfinished() == []
+    assert project.row(done).status is RunStatus.SUCCEEDED
 
 
 def test_success_is_rolled_back(project: Project) -> None:

@@ -25,6 +25,24 @@ with open_project(tools=[service.reserve, service.release, service.charge, servi
 """
 
 
+CRASH = """
+import os, service
+from sagactl import open_project
+project = open_project(tools=[service.reserve, service.release, service.charge, service.refund])
+driver, order = project.driver(), project.load("order")
+for number in range(1, 31):
+    driver.start(order, {"sku": f"book-{number}", "amount": number})
+os._exit(0)
+"""
+
+RECOVER = """
+import service, recovery
+from sagactl import open_project
+with open_project(tools=[service.reserve, service.release, service.charge, service.refund]) as project:
+    print(len(recovery.carry_on(project)), len(project.unfinished()))
+"""
+
+
 def _run(folder: Path, *arguments: str) -> list[str]:
     done = subprocess.run(
         [sys.executable, *arguments],
@@ -67,6 +85,12 @@ def test_service_of_the_page_reports_fifty_runs(shop: Path) -> None:
 def test_asyncio_service_of_the_page_takes_orders(shop: Path) -> None:
     """The page's second program starts runs from an event loop while a thread drives them."""
     assert _run(shop, "-c", TAKE_FIVE) == ["succeeded"] * 3 + ["rolled_back"] * 2
+
+
+def test_recovery_of_the_page_finds_all_runs(shop: Path) -> None:
+    """The page's third program carries on with every run of a process that is gone, at once."""
+    _run(shop, "-c", CRASH)
+    assert _run(shop, "-c", RECOVER) == ["30 0"]
 
 
 def test_names_of_the_page_exist() -> None:
