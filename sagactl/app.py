@@ -147,7 +147,7 @@ class Project:
         """The tools as the engine calls them."""
         from sagactl.tools.invoke import PluginToolbox
 
-        return PluginToolbox(self.registry, self.built_in.end_orphans, self.vault, self.tracer)
+        return PluginToolbox(self.registry, self.built_in.end_orphans, self.vault)
 
     @cached_property
     def vault(self) -> Vault:
@@ -322,7 +322,14 @@ class Project:
             return None
         from sagactl.telemetry.begin import begin_tracing
 
-        return begin_tracing(self.config.telemetry, os.environ, is_whole_process=self.is_whole_process)
+        known = vars(self)
+        with self._lock:  # one for all threads, whichever asks first
+            if "tracer" not in known:
+                known["tracer"] = begin_tracing(
+                    self.config.telemetry, os.environ, is_whole_process=self.is_whole_process
+                )
+            found: Tracer | None = known["tracer"]
+        return found
 
     def _listen(self, driver: Driver) -> None:
         """Have what *driver* does told where the settings say so."""
@@ -356,6 +363,7 @@ class Project:
         from sagactl.engine.driver import Driver as Engine
         from sagactl.log.holder import this_process
 
+        self.toolbox.tracing = self.tracer
         draw = SystemRandom()
         return Engine(
             self.log(),

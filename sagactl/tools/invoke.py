@@ -55,12 +55,12 @@ class PluginToolbox:
         registry: Registry,
         end_orphans: Callable[[str], None] = lambda _: None,
         secrets: Secrets | None = None,
-        tracing: Tracing | None = None,
     ) -> None:
         self._registry = registry
         self._end_orphans = end_orphans
         self._secrets = secrets
-        self._tracing = tracing
+        self.tracing: Tracing | None = None
+        """Set by who drives: what only looks at tools traces nothing."""
 
     def facts(self, name: str) -> ToolFacts:
         """Return what the core must know; raises NotFoundError, or PluginError where its plugin is broken."""
@@ -156,9 +156,9 @@ class PluginToolbox:
         return tool, lambda: tool.function(**arguments)
 
     def _traced(self, invocation: Invocation, *, is_probe: bool = False) -> AbstractContextManager[None]:
-        if self._tracing is None:
+        if self.tracing is None:
             return contextlib.nullcontext()
-        return self._tracing.attached(self._write_traceparent(invocation, is_probe=is_probe))
+        return self.tracing.attached(self._write_traceparent(invocation, is_probe=is_probe))
 
     def _write_traceparent(self, invocation: Invocation, *, is_probe: bool) -> str:
         run_id, operation, number = invocation.run_id, invocation.operation, invocation.attempt
@@ -167,7 +167,7 @@ class PluginToolbox:
             span_id = probe_span_id(run_id, operation, number, **at)
         else:
             span_id = call_span_id(run_id, operation, number)
-        is_sampled = self._tracing is None or self._tracing.is_sampled(run_id)
+        is_sampled = self.tracing is None or self.tracing.is_sampled(run_id)
         return write_traceparent(run_id, span_id, is_sampled=is_sampled)
 
     def _fill_in(self, tool: Tool, given: dict[str, Json]) -> dict[str, Json]:

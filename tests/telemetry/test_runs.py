@@ -183,6 +183,20 @@ def test_a_variable_that_the_sdk_cannot_read_is_a_warning(tmp_path: Path) -> Non
     assert done.err.count("\n") == 1
 
 
+@pytest.mark.parametrize("line", [("plan", "onboarding"), ("validate",), ("list",), ("metrics",)], ids=" ".join)
+def test_what_only_looks_traces_nothing(line: tuple[str, ...], tmp_path: Path) -> None:
+    """Where traces are configured, a command that makes no call costs what it does without them."""
+    project = Project.make(tmp_path)
+    script = (
+        "import atexit, sys; from sagactl.__main__ import main; "
+        "atexit.register(lambda: print('opentelemetry' in sys.modules, file=sys.stderr)); main()"
+    )
+    given = ("-i", "email=ada@example.com", "-i", "amount:=1") if line[0] == "plan" else ()
+    configured = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}
+    done = project.run_python("-c", script, *line, *given, extra=configured)
+    assert (done.code, done.err.splitlines()[-1]) == (0, "False")
+
+
 def test_without_a_word_of_telemetry_nothing_of_it_is_imported(tmp_path: Path) -> None:
     """Start-up is a feature: what isn't configured costs nothing."""
     project = Project.make(tmp_path)
