@@ -99,6 +99,6 @@ def test_waits_bound_themselves(commands: Commands) -> None:
 
 @pytest.mark.parametrize("given", ["1h1h", "1m1h", "", "5", "5w", "-1s"])
 def test_what_is_no_duration_is_seen_before_the_run(commands: Commands, given: str) -> None:
-    """F6: the schema of the argument alone tells, so a saga that holds it is refused by `validate`."""
+    """F5: the schema of the argument alone tells, so a saga that holds it is refused by `validate`."""
     facts = commands.registry.facts_of("time.sleep")
     assert commands.toolbox.check_arguments(facts, {"for": given}) is not None
