@@ -81,7 +81,7 @@ class Evidence:
     """The run's messages in the outbox, in order; how far they were delivered is no matter of the records."""
 
 
-class _Folding:
+class Folding:
     """Goes through the records of one run and remembers what its tables must say."""
 
     def __init__(self) -> None:
@@ -152,7 +152,7 @@ def verify_run(
     run_id: str, links: Iterable[Link], read_evidence: Callable[[], Evidence]
 ) -> tuple[int, str, list[Finding]]:
     """Return how many sound records the run has, its head, and what is wrong, the first bad record only."""
-    folding = _Folding()
+    folding = Folding()
     problem = _fold_all(run_id, links, folding)
     if problem is not None:
         return folding.seq, folding.head, [Finding(run_id, folding.seq + 1, problem)]
@@ -162,7 +162,7 @@ def verify_run(
     return folding.seq, folding.head, [Finding(run_id, seq, problem) for seq, problem in problems]
 
 
-def _fold_all(run_id: str, links: Iterable[Link], folding: _Folding) -> str | None:
+def _fold_all(run_id: str, links: Iterable[Link], folding: Folding) -> str | None:
     """Fold the records up to the first bad one, and say what is wrong with it."""
     spelled: list[Link] = []
 
@@ -185,7 +185,7 @@ def _fold_all(run_id: str, links: Iterable[Link], folding: _Folding) -> str | No
     return None
 
 
-def _compare(folding: _Folding, created: RunCreated, evidence: Evidence) -> list[tuple[int | None, str]]:
+def _compare(folding: Folding, created: RunCreated, evidence: Evidence) -> list[tuple[int | None, str]]:
     row = evidence.row
     problems: list[tuple[int | None, str]] = []
     if row.seq > folding.seq:

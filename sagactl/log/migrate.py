@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from sqlite_utils import Database
 
 APPLICATION_ID: Final = 0x53_41_47_41
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 """The number of the last script."""
 
 SCRIPTS: Final = Path(__file__).with_name("sql")
+_WITH_ALERTS: Final = 2
 _STORE_ID_BYTES: Final = 16
 
 
@@ -37,6 +38,8 @@ def migrate(connection: sqlite3.Connection, *, from_version: int) -> None:
             for number, script in read_scripts(from_version):
                 for statement in split_script(script):
                     database.execute(statement)
+                if 0 < from_version < number:
+                    _carry_over(connection, number)
                 database.execute(f"PRAGMA user_version = {number}")
             if from_version == 0:
                 database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -46,6 +49,14 @@ def migrate(connection: sqlite3.Connection, *, from_version: int) -> None:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def _carry_over(connection: sqlite3.Connection, number: int) -> None:
+    """Fill what script *number* has added with what the records say, as if it had always been there."""
+    if number == _WITH_ALERTS:
+        from sagactl.log.past_alerts import write_past_alerts
+
+        write_past_alerts(connection)
 
 
 def use_sqlite_utils(connection: sqlite3.Connection) -> Database:
