@@ -302,3 +302,16 @@ def test_the_page_about_selectors_is_true(tmp_path: Path) -> None:
     found = project.run_several(*(["show", form, "-o", "json"] for form in typed))
     assert [result.json["run"]["id"] for result in found] == [run_id] * 4
     assert project.run("resume", "@latest").code == 2
+
+
+def test_the_page_about_guarantees_names_tests_that_are_there() -> None:
+    """`sagactl help guarantees`: each promise names what tries it, and every such file has tests."""
+    rows = re.findall(r"^\| (?!fault |---)(.+) \| (.+) \| (.+) \|$", _page("guarantees"), re.MULTILINE)
+    assert len(rows) > 15
+    for fault, _, tried_by in rows:
+        named = re.findall(r"`(tests/[\w/.]+)`", tried_by)
+        assert named, fault
+        for path in named:
+            place = ROOT / path
+            files = place.rglob("test_*.py") if place.is_dir() else [place]
+            assert any("def test_" in file.read_text(encoding="utf-8") for file in files), path

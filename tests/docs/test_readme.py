@@ -87,3 +87,10 @@ def test_ci_finds_the_commands_of_the_readme() -> None:
     for name, word in (("set-up", "sagactl run onboarding"), ("tests", "pytest")):
         done = subprocess.run(["bash", script, name], capture_output=True, text=True, check=True)
         assert word in done.stdout
+
+
+def test_the_readme_lists_every_page_of_the_manual() -> None:
+    """A page that nothing points to is a page that nobody reads."""
+    pages = {file.stem for file in (ROOT / "sagactl" / "help").glob("*.md")}
+    table = README[README.index("| `sagactl help …` | tells |") : README.index("## Where things live")]
+    assert set(re.findall(r"`([a-z-]+)`", table)) == pages
