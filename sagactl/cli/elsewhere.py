@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 
 from sagactl.cli.session import Session
+from sagactl.cli.views.spelling import spell
 from sagactl.core.records import RunCreated
 
 
@@ -19,6 +20,13 @@ def find_other_project(session: Session, run_id: str) -> str | None:
     if name is None or not Path(name).is_dir():
         return None
     return None if Path(name).resolve() == session.app.config.project.resolve() else name
+
+
+def warn_of_other_project(session: Session, run_id: str) -> None:
+    """Say it where somebody names a run of another project: its tools are the ones of the same names here."""
+    project = find_other_project(session, run_id)
+    if project is not None:
+        session.say(f"warning: run {run_id} is of the project {spell(project)}; the tools here are called")
 
 
 def type_resume_there(session: Session, run_id: str, project: str) -> str:

@@ -10,6 +10,7 @@ import time
 from typing import Final
 
 from sagactl.cli.attend import attend
+from sagactl.cli.elsewhere import warn_of_other_project
 from sagactl.cli.follow import code_of_ending, code_of_status, drive, write_ending, write_logged_run
 from sagactl.cli.session import Session, now_ms
 from sagactl.core.operators import answer_request
@@ -33,6 +34,8 @@ def ask(session: Session, row: RunRow, request: Request, *, only_record: bool = 
     A request that is refused is recorded, and is no reason to carry on a run that nobody drives.
     """
     only_record = only_record or _would_be_refused(session, row, request)
+    if not only_record:
+        warn_of_other_project(session, row.run_id)
     driver = session.app.driver()
     try:
         endings, follower, code = drive(

@@ -9,7 +9,7 @@ import typer
 
 from sagactl.app import guard_stdout
 from sagactl.cli.answer import write_document
-from sagactl.cli.elsewhere import find_other_project, type_resume_there
+from sagactl.cli.elsewhere import find_other_project, type_resume_there, warn_of_other_project
 from sagactl.cli.follow import (
     code_of_ending,
     drive,
@@ -104,9 +104,7 @@ def _foresee(session: Session, row: RunRow, definition: str | None) -> int:
 
 def _resume_one(session: Session, row: RunRow, report: Junit, *, waits: bool) -> int:
     report.run_ids[row.run_id] = None
-    project = find_other_project(session, row.run_id)
-    if project is not None:
-        session.say(f"warning: run {row.run_id} is of the project {spell(project)}; the tools here are called")
+    warn_of_other_project(session, row.run_id)
     driver = session.app.driver(replace(session.app.settings, waits_for_timers=waits))
     endings, follower, code = drive(session, driver, lambda: driver.resume(row.run_id))
     if row.run_id in follower.latest:

@@ -52,3 +52,17 @@ def test_one_run_may_be_carried_on_elsewhere_with_a_warning(tmp_path: Path) -> N
     moved = Project(tmp_path / "moved", {"SAGACTL_SANDBOX_LEDGER": str(tmp_path / "moved" / "witness.jsonl")})
     assert _resume_all(moved, log).code == 0
     assert moved.run("show", ids[1], "--log", str(log), "-o", "json").json["run"]["status"] == "succeeded"
+
+
+def test_a_request_for_a_run_of_another_project_is_warned_of_as_well(tmp_path: Path) -> None:
+    """E16: what undoes a run calls tools too; what is only written down calls none, and warns of nothing."""
+    (tmp_path / "one").mkdir()
+    one = Project.make(tmp_path / "one")
+    log = tmp_path / "log" / "log.db"
+    run_id = one.run("run", "onboarding", *FLAKY, "--log", str(log), "-o", "json").json["run"]["id"]
+    shutil.copytree(one.path, tmp_path / "copy")
+    copy = Project(tmp_path / "copy", one.environ)
+    refused = copy.run("dlq", "retry", run_id, "lead", "--log", str(log))
+    undone = copy.run("rollback", run_id, "--log", str(log))
+    assert (refused.code, "warning: run" in refused.err) == (6, False)
+    assert "warning: run" in undone.err
