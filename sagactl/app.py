@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
+from weakref import WeakSet
 
 from sagactl.config import STATE_FOLDER, Config, load_config
-from sagactl.errors import InvalidError, NotFoundError
-from sagactl.inputs import as_json, check_input, object_to_input
+from sagactl.errors import MisuseError, NotFoundError, check_argument, check_run_id
+from sagactl.inputs import as_json, check_input, object_to_input, read_run_key
 from sagactl.saga_files import find_saga, name_saga, read_saga
+from sagactl.tools.given import check_given
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from sagactl.alerts.courier import Courier
     from sagactl.alerts.lanes import Lane
     from sagactl.checked import Checked
@@ -68,9 +68,13 @@ def open_project(
         tools: Functions with `@tool` that belong to the program itself, beside those of `plugins/`. A run that is
             resumed needs them again.
     """
+    for name, path in (("directory", directory), ("file", file), ("log", log)):
+        check_argument(path, (str, os.PathLike, type(None)), f"{name}, a path,", hint="sagactl help embedding")
     start = Path.cwd() if directory is None else Path(directory)
+    if not start.is_dir():
+        raise NotFoundError(f"no folder {start}", code="no-such-folder", hint="name a folder that is there")
     config = load_config(cwd=start, file=None if file is None else Path(file), log=None if log is None else str(log))
-    return Project(config, tuple(tools))
+    return Project(config, check_given(tools))
 
 
 @dataclass
@@ -88,17 +92,30 @@ class Project:
     _snapshot: tuple[Saga, Snapshot] | None = field(default=None, init=False, repr=False)
     _courier: Courier | None = field(default=None, init=False, repr=False)
     _lock: threading.RLock = field(default_factory=threading.RLock, init=False, repr=False)
+    _drivers: WeakSet[Driver] = field(default_factory=WeakSet, init=False, repr=False)
+    _is_closed: bool = field(default=False, init=False, repr=False)
 
     def __enter__(self) -> Self:
+        self._check_open()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise MisuseError("the project is closed", code="closed", hint="open it again: `open_project(…)`")
+
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Send what waits to be sent, for a moment at most; close the log, and let go of what tools needed."""
+        """Close its drivers; send what waits, for a moment at most; close the log, and let go of what tools needed."""
+        try:
+            for driver in list(self._drivers):
+                driver.close()
+        finally:
+            self._is_closed = True
+            self._close()
+
+    def _close(self) -> None:
         if self._courier is not None:
             self._courier.close()
             self._courier = None
@@ -118,6 +135,8 @@ class Project:
 
         Raises InvalidSagaError with all problems, NotFoundError.
         """
+        self._check_open()
+        check_argument(name, (str, os.PathLike), "a saga, by name or path,", hint="name a file, or a saga in sagas/")
         return self.load_to_run(self.find_saga(str(name))).saga
 
     @cached_property
@@ -206,6 +225,7 @@ class Project:
 
     def log(self, *, read_only: bool = False) -> Log:
         """Return the log, opened once; raises StorageError, or NotFoundError where there is none to read."""
+        self._check_open()
         with self._lock:
             if False in self._logs:
                 return self._logs[False]
@@ -219,6 +239,7 @@ class Project:
         """Return the runs that fit, newest first, by default the last 20; their `total` is without the limit."""
         from sagactl.log.base import RunFilter, Runs
 
+        check_argument(which, (RunFilter, type(None)), "RunFilter(…)", hint="from sagactl import RunFilter")
         log = self._find_log()
         rows, total = ([], 0) if log is None else log.rows(which or RunFilter())
         return Runs(tuple(rows), total)
@@ -253,10 +274,12 @@ class Project:
 
     def row(self, run_id: str) -> RunRow:
         """Return where a run stands, in one row; raises NotFoundError."""
+        check_run_id(run_id)
         return self.log(read_only=True).row(run_id)
 
     def records(self, run_id: str, *, after_seq: int = 0) -> Iterator[StoredRecord]:
         """Yield what the log holds of a run, in order; raises DamagedLogError, NotFoundError."""
+        check_run_id(run_id)
         return self.log(read_only=True).read(run_id, after_seq=after_seq)
 
     def read(self, run_id: str) -> Committed:
@@ -306,9 +329,13 @@ class Project:
     def driver(self, settings: Settings | None = None) -> Driver:
         """Return a new driver for runs of this project."""
         from sagactl.driving import Driver
+        from sagactl.engine.settings import Settings
 
-        chosen = settings or self.settings
+        self._check_open()
+        chosen = self.settings if settings is None else settings
+        check_argument(chosen, Settings, "Settings(…)", hint="from sagactl import Settings")
         driver = Driver(self, lambda: self._make_engine(chosen))
+        self._drivers.add(driver)
         if self.config.alerts is not None or self.config.events is not None:
             self._listen(driver)
         if (tracer := self.tracer) is not None:
@@ -443,20 +470,7 @@ class Project:
 
     def run_key(self, saga: Saga, value: Json) -> str | None:
         """Return the key that *saga* gives a run with the checked input *value*, or None; raises InvalidError."""
-        from sagactl.core.canonical import canonical
-        from sagactl.core.template import ExpressionError, render
-        from sagactl.identity import check_key
-
-        if saga.run_key is None:
-            return None
-        try:
-            key = render(saga.run_key, {"input": value}, self.evaluator(saga))
-        except ExpressionError as error:
-            raise InvalidError(f"run_key: {error}", code="invalid-input") from error
-        if not isinstance(key, str | int) or isinstance(key, bool):
-            raise InvalidError(f"run_key came out as {canonical(key)}, not as a text", code="invalid-input")
-        check_key(str(key), "run_key")
-        return str(key)
+        return read_run_key(saga, value, self.evaluator(saga))
 
 
 def evaluate_cel(expression: str, scope: Scope) -> Json:

@@ -12,14 +12,13 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from sagactl.core.limits import CALLS_MAX
+from sagactl.core.limits import CALLS_MAX, CALLS_MAX_LIMIT
 from sagactl.dataclass import dataclass
 from sagactl.errors import InvalidError
 
 if TYPE_CHECKING:
     from sagactl.secrets.sources import Source
 
-CALLS_MAX_LIMIT: Final = 1_000
 STATE_FOLDER: Final = ".sagactl"
 CALLS_FOLDER: Final = "calls"
 CHECKED_FOLDER: Final = "checked"

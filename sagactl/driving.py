@@ -24,8 +24,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar, cast
 
 from sagactl.core.records import AT_REST, Disposition, Operation, Operator, Origin, Request, Resolution, Verb
+from sagactl.core.saga import Saga
 from sagactl.engine.ending import Ending, Why
-from sagactl.errors import MisuseError, NotFoundError, RefusedError, StorageError
+from sagactl.errors import MisuseError, NotFoundError, RefusedError, StorageError, check_argument, check_run_id
 from sagactl.identity import make_request_id, who_am_i
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from sagactl.core.canonical import Json
-    from sagactl.core.saga import Saga
     from sagactl.engine.calls import CallUnderWay
     from sagactl.engine.driver import Driver as Engine
     from sagactl.engine.settings import Committed
@@ -75,6 +75,9 @@ class Driver:
         """Who drives; None while nobody does."""
         self._is_serving = False
         self._is_stopping = False
+        self._is_closed = False
+        self._was_stopped = False
+        """`serve` was interrupted, and nobody has driven since."""
         self._telling: int | None = None
         """Who calls listeners now."""
         self._held: set[str] = set()
@@ -88,6 +91,7 @@ class Driver:
         self._listeners: list[Callable[[Committed], None]] = [self._watch]
 
     def __enter__(self) -> Self:
+        self._check_open()
         return self
 
     def __exit__(
@@ -112,6 +116,9 @@ class Driver:
         `why` `EXISTING` (E8). Raises InvalidError where the inputs don't fit, RefusedError where the key belongs to
         other inputs.
         """
+        self._check_takes_runs()
+        check_argument(saga, Saga, "a saga", hint="`project.load(name)` gives one")
+        check_argument(requested_by, (str, type(None)), "requested_by, a text,", hint="leave it out")
         given = {} if inputs is None else inputs
         new = self._home.make_run(saga, given, key=key, requested_by=requested_by or who_am_i(), origin=origin)
 
@@ -130,6 +137,8 @@ class Driver:
 
         Raises BusyError while another driver has it, NotFoundError.
         """
+        self._check_takes_runs()
+        check_run_id(run_id)
         log = self._home.log()
         if log.row(run_id).status in AT_REST and not log.requests([run_id]):
             with self._condition:
@@ -155,6 +164,9 @@ class Driver:
         A refusal is recorded like any answer, and comes as the `error` of the run's ending. Raises NotFoundError, and
         BusyError while another driver has the run: that one will answer.
         """
+        self._check_takes_runs()
+        check_run_id(run_id)
+        check_argument(request.reason, (str, type(None)), "a reason, a text,", hint="leave it out, or say why")
         self._home.log().ask(run_id, request)
         with self._condition:
             self._asked[run_id] = request
@@ -172,6 +184,7 @@ class Driver:
         It is called on the thread that turns the loop, not always the same one, and may start or ask things itself.
         What it raises is logged (logger `sagactl`) and costs no run anything. While it works, nothing else happens.
         """
+        check_argument(listener, Callable, "a listener, a function of one argument,", hint="sagactl help embedding")  # type: ignore[arg-type]
         self._listeners.append(listener)
 
     # Driving
@@ -183,6 +196,7 @@ class Driver:
         first trouble with the log, LeaseLostError when leases can't be kept: then nothing more was called, and the runs
         can be resumed.
         """
+        self._check_open()
         self._check_not_in_listener("drive")
         self._turn(is_serving=False, only_record=only_record)
         with self._condition:
@@ -191,6 +205,7 @@ class Driver:
 
     def serve(self) -> None:
         """Drive runs until `interrupt`, and stay while there are none; raises as `drive`. `wait` gives the endings."""
+        self._check_open()
         self._check_not_in_listener("serve")
         self._turn(is_serving=True, only_record=False)
 
@@ -199,6 +214,7 @@ class Driver:
 
         Raises TimeoutError, NotFoundError where the run isn't driven here, and whatever ended the driving.
         """
+        check_run_id(run_id)
         with self._condition:
             if run_id in self._held:
                 self._check_not_in_listener("wait")
@@ -213,7 +229,8 @@ class Driver:
     def interrupt(self) -> None:
         """Start nothing new, let running calls settle within the grace, then let go of all runs (E17).
 
-        From any thread or signal handler. `drive` and `serve` return; the runs can be resumed.
+        From any thread or signal handler. `drive` and `serve` return; the runs can be resumed. While nobody drives
+        it is kept, so that none is lost that comes just before: the next `drive` or `serve` returns at once.
         """
         self._is_stopping = True
         engine = self._engine
@@ -221,13 +238,14 @@ class Driver:
             engine.interrupt()
 
     def close(self) -> None:
-        """Let go of all runs, after whoever drives has returned."""
+        """Let go of all runs, after whoever drives has returned; from now on no run is taken."""
         self._check_not_in_listener("close")
         with self._condition:
+            self._is_closed = True
             if self._thread is not None:
                 self.interrupt()
                 self._condition.wait_for(lambda: self._thread is None)
-        self.drive(only_record=True)  # also what a run that broke off while it was begun has left
+        self._turn(is_serving=False, only_record=True)  # also what a run that broke off while it was begun has left
 
     def calls_under_way(self) -> list[CallUnderWay]:
         """Return the calls that were started and have not answered."""
@@ -267,6 +285,7 @@ class Driver:
         try:
             with self._condition:
                 self._check_free()
+                self._was_stopped = False
                 if self._engine is None and not is_serving:
                     self._leave()  # nothing was begun here: no engine is made, no plugin imported
                     return
@@ -277,6 +296,17 @@ class Driver:
         except BaseException as error:
             self._fail(error, engine)
             raise
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise MisuseError("the driver is closed", code="closed", hint="take another one: `project.driver()`")
+
+    def _check_takes_runs(self) -> None:
+        """Raise MisuseError where nobody would drive a run that is added now."""
+        self._check_open()
+        if self._was_stopped or (self._is_serving and self._is_stopping):
+            hint = "`serve` or `drive` first, or take another driver: `project.driver()`"
+            raise MisuseError("`serve` was interrupted, and nobody drives", code="interrupted", hint=hint)
 
     def _check_free(self) -> None:
         if self._thread is not None:
@@ -300,6 +330,7 @@ class Driver:
 
     def _leave(self) -> None:
         """From now on nobody drives; an engine drives once, so the next one needs another."""
+        self._was_stopped = self._was_stopped or (self._is_serving and self._is_stopping)
         self._thread, self._engine, self._is_serving, self._is_stopping = None, None, False, False
         self._condition.notify_all()
 

@@ -8,6 +8,10 @@ up of a run.
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final
+
+SHOWN_LENGTH_MAX: Final = 100
+"""How much of a wrong value an error shows."""
 
 
 class ExitCode(IntEnum):
@@ -132,3 +136,16 @@ class InternalError(SagactlError):
     """A bug of ours: what happened contradicts what must hold."""
 
     default_code = "bug"
+
+
+def check_argument(value: object, kind: type | tuple[type, ...], what: str, *, hint: str) -> None:
+    """Raise InvalidError, saying *what* is wanted, unless *value* is of that kind."""
+    if not isinstance(value, kind):
+        shown = repr(value)
+        shown = shown if len(shown) <= SHOWN_LENGTH_MAX else f"{shown[:SHOWN_LENGTH_MAX]}…"
+        raise InvalidError(f"{what} is wanted, not {shown}", code="invalid-argument", hint=hint)
+
+
+def check_run_id(run_id: object) -> None:
+    """Raise InvalidError where *run_id* isn't even a text."""
+    check_argument(run_id, str, "the id of a run", hint="`start`, `project.unfinished` and `project.runs` give ids")

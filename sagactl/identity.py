@@ -8,7 +8,7 @@ from random import SystemRandom
 from typing import Final
 
 from sagactl.core.keys import RUN_ALPHABET
-from sagactl.errors import InvalidError
+from sagactl.errors import InvalidError, check_argument
 
 RUN_ID_LENGTH: Final = 13
 REQUEST_ID_BYTES: Final = 12
@@ -29,6 +29,7 @@ def make_request_id() -> str:
 
 def check_key(key: str, name: str) -> None:
     """Raise InvalidError unless *key* is 1 to `KEY_LENGTH_MAX` printable characters."""
+    check_argument(key, str, f"{name} of 1 to {KEY_LENGTH_MAX} printable characters", hint="give a text")
     if not (0 < len(key) <= KEY_LENGTH_MAX and key.isprintable()):
         message = f"{name} takes 1 to {KEY_LENGTH_MAX} printable characters, and this has {len(key)}"
         raise InvalidError(message, code="bad-key")

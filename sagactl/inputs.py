@@ -9,6 +9,7 @@ from sagactl.errors import InvalidError
 if TYPE_CHECKING:
     from sagactl.core.canonical import Json
     from sagactl.core.saga import Saga
+    from sagactl.core.template import Evaluator
 
 INPUT_PROBLEMS_SHOWN_MAX: Final = 20
 
@@ -46,3 +47,21 @@ def object_to_input(saga: Saga, value: Json) -> str | None:
         return None if checked == value else "the run's input doesn't have all its defaults"
     missing = next((name for name in checked if name not in value), None)
     return f"the run's input has no {missing}" if missing else "the run's input doesn't have all its defaults"
+
+
+def read_run_key(saga: Saga, value: Json, evaluator: Evaluator) -> str | None:
+    """Return the key that *saga* gives a run with the checked input *value*, or None; raises InvalidError."""
+    from sagactl.core.canonical import canonical
+    from sagactl.core.template import ExpressionError, render
+    from sagactl.identity import check_key
+
+    if saga.run_key is None:
+        return None
+    try:
+        key = render(saga.run_key, {"input": value}, evaluator)
+    except ExpressionError as error:
+        raise InvalidError(f"run_key: {error}", code="invalid-input") from error
+    if not isinstance(key, str | int) or isinstance(key, bool):
+        raise InvalidError(f"run_key came out as {canonical(key)}, not as a text", code="invalid-input")
+    check_key(str(key), "run_key")
+    return str(key)

@@ -45,7 +45,7 @@ ALLOWED = {
     "driving": {"identity", "engine", "core", "errors", "log.base"},
     "checked": {"core", "errors", ""},
     "saga_files": {"errors"},
-    "inputs": {"spec", "tools.convert", "core", "errors"},
+    "inputs": {"spec", "tools.convert", "identity", "core", "errors"},
     "app": {
         "app",
         "inputs",

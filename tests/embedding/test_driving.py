@@ -331,7 +331,7 @@ def test_run_without_its_tools_waits_for_them(project: Project, tmp_path: Path) 
 
 
 def test_mistakes_are_errors_of_ours(project: Project) -> None:
-    """Wrong inputs, unknown sagas and runs raise errors with a code; what is no tool is a TypeError."""
+    """Wrong inputs, unknown sagas and runs raise errors with a code."""
     trip = project.load("trip")
     with project.driver() as driver:
         with pytest.raises(InvalidError) as invalid:
@@ -345,5 +345,3 @@ def test_mistakes_are_errors_of_ours(project: Project) -> None:
             driver.wait("2222222222222")
     with pytest.raises(NotFoundError):
         project.load("nowhere")
-    with pytest.raises(TypeError), open_project(tools=[print]) as odd:
-        odd.registry.names()

@@ -5,10 +5,25 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from sagactl import Committed, Driver, MisuseError, Project, RunStatus, SagactlError, open_project, tool
+from sagactl import (
+    Committed,
+    Driver,
+    InvalidError,
+    MisuseError,
+    NotFoundError,
+    Project,
+    RunStatus,
+    Saga,
+    SagactlError,
+    Settings,
+    Why,
+    open_project,
+    tool,
+)
 
 SAGA = """
 saga: trip
@@ -85,3 +100,142 @@ def test_second_thread_that_drives_is_told(project: Project) -> None:
             assert refused.value.code == "already-driving"
         driver.interrupt()
         serving.join(30)
+
+
+USES: dict[str, Callable[[Project, Driver, Saga], object]] = {
+    "start": lambda _, driver, trip: driver.start(trip),
+    "resume": lambda _, driver, __: driver.resume("2222222222222"),
+    "rollback": lambda _, driver, __: driver.rollback("2222222222222"),
+    "drive": lambda _, driver, __: driver.drive(),
+    "serve": lambda _, driver, __: driver.serve(),
+    "with": lambda _, driver, __: driver.__enter__(),
+}
+PROJECT_USES: dict[str, Callable[[Project, Driver, Saga], object]] = {
+    "load": lambda project, _, __: project.load("trip"),
+    "runs": lambda project, _, __: project.runs(),
+    "unfinished": lambda project, _, __: project.unfinished(),
+    "row": lambda project, _, __: project.row("2222222222222"),
+    "driver": lambda project, _, __: project.driver(),
+    "with": lambda project, _, __: project.__enter__(),
+}
+
+
+@pytest.mark.parametrize("what", USES)
+def test_closed_driver_takes_nothing(project: Project, what: str) -> None:
+    """A run that nobody would drive is never begun: a closed driver says so; closing it again is fine."""
+    driver, trip = project.driver(), project.load("trip")
+    driver.close()
+    driver.close()
+    with pytest.raises(MisuseError) as closed:
+        USES[what](project, driver, trip)
+    assert closed.value.code == "closed"
+    assert project.runs().total == 0
+
+
+@pytest.mark.parametrize("what", [*USES, *(f"project.{name}" for name in PROJECT_USES)])
+def test_closed_project_takes_nothing(project: Project, what: str) -> None:
+    """A closed project has closed its drivers, given their runs back, and opens nothing again."""
+    driver, trip = project.driver(), project.load("trip")
+    run_id = driver.start(trip)
+    project.close()
+    use = PROJECT_USES[what.partition(".")[2]] if "." in what else USES[what]
+    with pytest.raises(MisuseError) as closed:
+        use(project, driver, trip)
+    assert closed.value.code == "closed"
+    with open_project(project.config.project, tools=TOOLS) as again:
+        assert again.row(run_id).holder is None
+
+
+def test_driver_that_serves_no_more_takes_no_run(project: Project) -> None:
+    """After an interrupted `serve` nobody drives: a start is refused, until somebody drives again."""
+    trip = project.load("trip")
+    with project.driver() as driver:
+        serving = threading.Thread(target=driver.serve)
+        serving.start()
+        driver.wait(driver.start(trip), timeout_seconds=30)
+        driver.interrupt()
+        serving.join(30)
+        with pytest.raises(MisuseError) as refused:
+            driver.start(trip)
+        assert refused.value.code == "interrupted"
+        assert project.unfinished() == []
+        driver.drive()
+        run_id = driver.start(trip)
+        assert driver.drive()[run_id].status is RunStatus.SUCCEEDED
+
+
+def test_interrupt_that_comes_just_before_is_kept(project: Project) -> None:
+    """E17: a signal between `start` and `drive` isn't lost; the next `drive` lets go of its runs, once."""
+    with project.driver() as driver:
+        run_id = driver.start(project.load("trip"))
+        driver.interrupt()
+        assert driver.drive()[run_id].why is Why.INTERRUPTED
+        driver.resume(run_id)
+        assert driver.drive()[run_id].status is RunStatus.SUCCEEDED
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("calls_max", value) for value in (0, -1, 1.5, "8", None, True, 1_001)),
+        *(("grace_ms", value) for value in (-1, 0.5, None, 3_600_001)),
+        *(("lease_ms", value) for value in (0, 2_000, 15_001, "15s")),
+        *(("heartbeat_ms", value) for value in (0, -5, 15_001)),
+        ("waits_for_timers", 1),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(name: str, value: object) -> None:
+    """Each setting is checked when it is made, and the error names it, the value, and what may be."""
+    wrong: dict[str, Any] = {name: value}
+    with pytest.raises(InvalidError) as refused:
+        Settings(**wrong)
+    assert refused.value.code == "invalid-settings"
+    assert refused.value.message.startswith(f"{name} must be ")
+    assert repr(value) in refused.value.message
+
+
+ODD: Any = object()
+WRONG: dict[str, Callable[[Project, Driver, Saga], object]] = {
+    "saga name": lambda _, driver, __: driver.start(cast("Any", "trip")),
+    "saga path": lambda _, driver, __: driver.start(cast("Any", Path("trip"))),
+    "key": lambda _, driver, trip: driver.start(trip, key=cast("Any", 3)),
+    "requested_by": lambda _, driver, trip: driver.start(trip, requested_by=ODD),
+    "resume": lambda _, driver, __: driver.resume(cast("Any", None)),
+    "wait": lambda _, driver, __: driver.wait(ODD),
+    "rollback": lambda _, driver, __: driver.rollback(ODD),
+    "cancel": lambda _, driver, __: driver.cancel(ODD),
+    "reason": lambda _, driver, __: driver.terminate("2222222222222", reason=ODD),
+    "subscribe": lambda _, driver, __: driver.subscribe(ODD),
+    "settings": lambda project, _, __: project.driver(ODD),
+    "falsy settings": lambda project, _, __: project.driver(cast("Any", {})),
+    "load": lambda project, _, __: project.load(ODD),
+    "row": lambda project, _, __: project.row(ODD),
+    "read": lambda project, _, __: project.read(ODD),
+    "records": lambda project, _, __: project.records(ODD),
+    "runs": lambda project, _, __: project.runs(ODD),
+    "folder": lambda _, __, ___: open_project(ODD),
+    "log": lambda _, __, ___: open_project(log=ODD),
+    "tools": lambda _, __, ___: open_project(tools=cast("Any", 3)),
+    "tools as text": lambda _, __, ___: open_project(tools=cast("Any", "trip.book")),
+    "one tool": lambda _, __, ___: open_project(tools=cast("Any", book)),
+    "no tool": lambda _, __, ___: open_project(tools=[print]),
+    "name of a tool": lambda _, __, ___: open_project(tools=[cast("Any", "misuse.book")]),
+    "tool twice": lambda _, __, ___: open_project(tools=[book, book]),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_wrong_types_are_errors_of_ours(project: Project, what: str) -> None:
+    """Every error is a SagactlError: what is no run, saga, key or tool is named, with a hint, and nothing begins."""
+    trip = project.load("trip")
+    with project.driver() as driver, pytest.raises(InvalidError) as refused:
+        WRONG[what](project, driver, trip)
+    assert refused.value.hint
+    assert project.runs().total == 0
+
+
+def test_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    """A project in a folder that isn't there is an error when it is opened, not an empty project."""
+    with pytest.raises(NotFoundError) as missing:
+        open_project(tmp_path / "nowhere")
+    assert str(tmp_path / "nowhere") in missing.value.message
