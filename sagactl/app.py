@@ -19,7 +19,7 @@ from sagactl.config import STATE_FOLDER, Config, load_config
 from sagactl.errors import MisuseError, NotFoundError, check_argument, check_run_id
 from sagactl.inputs import as_json, check_input, object_to_input, read_run_key
 from sagactl.saga_files import find_saga, name_saga, read_saga
-from sagactl.tools.given import check_given
+from sagactl.tools.given import check_described, check_given
 
 if TYPE_CHECKING:
     from sagactl.alerts.courier import Courier
@@ -146,12 +146,13 @@ class Project:
 
         folder = self.config.project / "plugins"
         with self._lock:
-            return collect_tools(
+            found = collect_tools(
                 folder if folder.is_dir() else None,
                 allowed=self.config.plugins,
                 given=self.tools,
                 built_in=[self.built_in.load()],
             )
+        return check_described(found, self.tools)
 
     @cached_property
     def built_in(self) -> BuiltIn:

@@ -81,7 +81,10 @@ class Toolset:
             self._findings.error("unknown-tool", message, name.span, hint="`sagactl tools` shows what is broken")
             return
         if asked_by is None:
-            message, hint = f"no tool named {quote(name.value)}", "`sagactl tools` lists the tools that are installed"
+            message, hint = (
+                f"no tool named {quote(name.value)}",
+                "`sagactl tools` lists those of plugins; a program gives its own to `open_project`",
+            )
         else:
             message = f"{asked_by} names the tool {quote(name.value)}, and there is none of that name"
             hint = f"see to the plugin of {asked_by}"

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from sagactl.errors import InvalidError
+
+if TYPE_CHECKING:
+    from sagactl.tools.registry import Registry
 
 
 def check_given(tools: object) -> tuple[Callable[..., object], ...]:
@@ -24,3 +28,13 @@ def check_given(tools: object) -> tuple[Callable[..., object], ...]:
                 raise InvalidError(f"tool {name!r} is given twice", code="invalid-tool", hint="give each tool once")
             seen.add(name)
     return given
+
+
+def check_described(registry: Registry, given: tuple[Callable[..., object], ...]) -> Registry:
+    """Return *registry*; raises InvalidError where a tool of the program is unfit, or its undo or probe isn't there."""
+    modules = {str(getattr(function, "__module__", "program")) for function in given}
+    for broken in registry.broken:
+        if broken.name in modules:
+            hint = "give `open_project` every tool of the program: tools=[charge, refund], the undo beside its action"
+            raise InvalidError(str(broken), code="invalid-tool", hint=hint)
+    return registry

@@ -239,3 +239,31 @@ def test_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError) as missing:
         open_project(tmp_path / "nowhere")
     assert str(tmp_path / "nowhere") in missing.value.message
+
+
+@tool("misuse.lone", compensation="misuse.absent", compensation_with={})
+def lone() -> None:
+    """Name an undo that nobody gives."""
+
+
+@tool("misuse.vague")
+def vague(what: complex) -> None:
+    """Take what no JSON is."""
+
+
+@pytest.mark.parametrize(("wrong", "names"), [(lone, ("misuse.lone", "misuse.absent")), (vague, ("what",))])
+def test_tool_of_a_program_that_is_unfit_is_named(
+    project: Project, wrong: Callable[..., object], names: tuple[str, ...]
+) -> None:
+    """A tool that can't be described, or whose undo isn't given, is named as soon as a saga is loaded."""
+    with open_project(project.config.project, tools=[*TOOLS, wrong]) as odd, pytest.raises(InvalidError) as unfit:
+        odd.load("trip")
+    assert unfit.value.code == "invalid-tool"
+    assert all(name in unfit.value.message for name in names)
+
+
+def test_missing_tool_of_a_program_hints_at_its_list(project: Project) -> None:
+    """Where tools are the program's, the hint for a missing one says where it gives them."""
+    with open_project(project.config.project) as poor, pytest.raises(InvalidError) as missing:
+        poor.load("trip")
+    assert "open_project" in str(missing.value.hint)
