@@ -17,8 +17,10 @@ of them, and whoever resumes a run goes on from its log.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar, cast
@@ -76,6 +78,7 @@ class Driver:
         self._is_serving = False
         self._is_stopping = False
         self._is_closed = False
+        self._pid = os.getpid()
         self._was_stopped = False
         """`serve` was interrupted, and nobody has driven since."""
         self._telling: int | None = None
@@ -178,14 +181,21 @@ class Driver:
         engine.adopt(run_id)
         self._held.add(run_id)
 
-    def subscribe(self, listener: Callable[[Committed], None]) -> None:
-        """Tell *listener* of records once they are durable; subscribe before runs are added.
+    def subscribe(self, listener: Callable[[Committed], None]) -> Callable[[], None]:
+        """Tell *listener* of records once they are durable; return what ends that. Subscribe before runs are added.
 
-        It is called on the thread that turns the loop, not always the same one, and may start or ask things itself.
-        What it raises is logged (logger `sagactl`) and costs no run anything. While it works, nothing else happens.
+        It is called on whichever thread turns the loop, a worker's too, or the one that starts a run, and may start or
+        ask things itself. What it raises is logged (logger `sagactl`) and costs no run anything; an exit, such as
+        SystemExit, ends the driving. While it works, nothing else happens.
         """
         check_argument(listener, Callable, "a listener, a function of one argument,", hint="sagactl help embedding")  # type: ignore[arg-type]
         self._listeners.append(listener)
+
+        def unsubscribe() -> None:
+            with suppress(ValueError):  # it has been called before
+                self._listeners.remove(listener)
+
+        return unsubscribe
 
     # Driving
 
@@ -214,6 +224,7 @@ class Driver:
 
         Raises TimeoutError, NotFoundError where the run isn't driven here, and whatever ended the driving.
         """
+        self._check_process()
         check_run_id(run_id)
         with self._condition:
             if run_id in self._held:
@@ -239,6 +250,8 @@ class Driver:
 
     def close(self) -> None:
         """Let go of all runs, after whoever drives has returned; from now on no run is taken."""
+        if os.getpid() != self._pid:
+            return  # the `with` of a forked child: everything is its parent's
         self._check_not_in_listener("close")
         with self._condition:
             self._is_closed = True
@@ -297,7 +310,13 @@ class Driver:
             self._fail(error, engine)
             raise
 
+    def _check_process(self) -> None:
+        if os.getpid() != self._pid:
+            message = "the driver belongs to the process that this one was forked from, and so do its threads and runs"
+            raise MisuseError(message, code="forked", hint="open the project again in this process: `open_project(…)`")
+
     def _check_open(self) -> None:
+        self._check_process()
         if self._is_closed:
             raise MisuseError("the driver is closed", code="closed", hint="take another one: `project.driver()`")
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -267,3 +270,71 @@ def test_missing_tool_of_a_program_hints_at_its_list(project: Project) -> None:
     with open_project(project.config.project) as poor, pytest.raises(InvalidError) as missing:
         poor.load("trip")
     assert "open_project" in str(missing.value.hint)
+
+
+def test_driver_in_a_forked_child_is_an_error(project: Project) -> None:
+    """A child has none of the threads of its parent: its copy of a driver says so at once, and touches no run."""
+    trip = project.load("trip")
+    with project.driver() as driver:
+        run_id = driver.start(trip)
+        serving = threading.Thread(target=driver.serve)
+        serving.start()
+        driver.wait(run_id, timeout_seconds=30)
+        child = os.fork()
+        if child == 0:
+            os._exit(_use_copy(driver, trip, run_id))
+        assert _join(child) == 0
+        driver.interrupt()
+        serving.join(30)
+
+
+def _use_copy(driver: Driver, trip: Saga, run_id: str) -> int:
+    """Return how many uses of a forked driver were not refused."""
+    uses: list[Callable[[], object]] = [
+        lambda: driver.start(trip),
+        lambda: driver.resume(run_id),
+        lambda: driver.cancel(run_id),
+        lambda: driver.wait(run_id),
+        driver.drive,
+        driver.serve,
+    ]
+    taken = len(uses)
+    for use in uses:
+        try:
+            use()
+        except MisuseError as error:
+            taken -= error.code == "forked"
+        except BaseException:
+            pass
+    driver.close()
+    return taken
+
+
+def _join(child: int) -> int:
+    """Return the exit code of *child*; one that hangs is ended."""
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.05)
+    os.kill(child, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_listener_that_has_unsubscribed_is_told_no_more(project: Project) -> None:
+    """`subscribe` returns what ends it, which may be called twice, and from the listener itself."""
+    seen: list[str] = []
+    trip = project.load("trip")
+    with project.driver() as driver:
+
+        def listen(committed: Committed) -> None:
+            seen.append(committed.run_id)
+            end()
+
+        end = driver.subscribe(listen)
+        first = driver.start(trip)
+        driver.start(trip)
+        driver.drive()
+        end()
+    assert seen == [first]

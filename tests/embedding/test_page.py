@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import re
 import subprocess
 import sys
@@ -101,4 +102,4 @@ def test_names_of_the_page_exist() -> None:
     assert len(named) > 8
     assert missing == set()
     for name in re.findall(r"`([A-Z]\w+Error)`", PAGE):
-        assert getattr(sagactl, name)
+        assert getattr(sagactl if name in sagactl.__all__ else builtins, name)
