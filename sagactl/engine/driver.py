@@ -47,7 +47,7 @@ from sagactl.engine.slots import Slots
 from sagactl.engine.timetable import Timetable
 from sagactl.engine.translate import make_invocation, make_record
 from sagactl.engine.workers import shared_workers
-from sagactl.errors import BusyError, DamagedLogError, InternalError, LeaseLostError, SagactlError, StorageError
+from sagactl.errors import InternalError, LeaseLostError, SagactlError, StorageError
 from sagactl.log.base import Captured, Creation, Lease, Log, NewRun
 from sagactl.tools.base import Toolbox
 
@@ -146,7 +146,8 @@ class Driver:
         try:
             self._toolbox.end_orphans(run_id)  # E17: before anything is decided
             self._take_over(lease, self._definitions[digest], (stored.record for stored in self._log.read(run_id)))
-        except (BusyError, DamagedLogError):
+        except BaseException:  # a signal's too: nothing was called, so nobody has to wait for the lease to run out
+            self._runs.pop(run_id, None)
             self._keeper.drop(lease)
             self._log.release([lease])
             raise

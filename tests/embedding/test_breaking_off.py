@@ -180,3 +180,45 @@ def test_exit_of_a_serving_thread_reaches_who_waits(project: Project) -> None:
 def _serve(driver: Driver) -> None:
     with pytest.raises(SystemExit):
         driver.serve()
+
+
+def test_exit_while_a_run_is_taken_over_gives_it_back(project: Project) -> None:
+    """E15: what ends `resume` half-way leaves the run free at once, and the driver whole."""
+
+    def leave(committed: Committed) -> None:
+        if not left:
+            left.append(committed.run_id)
+            raise KeyboardInterrupt
+
+    left: list[str] = []
+    with project.driver() as driver:
+        run_ids = [driver.start(project.load("slow")) for _ in range(2)]
+    with project.driver() as driver:
+        driver.subscribe(leave)
+        with pytest.raises(KeyboardInterrupt):
+            driver.resume(run_ids[0])
+        assert project.row(run_ids[0]).holder is None
+        driver.resume(run_ids[1])
+        assert set(driver.drive()) == {run_ids[1]}
+    _finish(project, run_ids[:1])
+
+
+def test_second_ctrl_c_waits_for_nothing(project: Project) -> None:
+    """E15: who won't wait leaves at once; the run stays leased, for its call may still be under way."""
+    with project.driver() as driver:
+        run_id = driver.start(project.load("slow"), {"seconds": 3})
+        pressing = [_press_ctrl_c_when_begun(), threading.Thread(target=_press_later)]
+        pressing[1].start()
+        began_at = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            driver.drive()
+        assert time.monotonic() - began_at < 2.5
+    for thread in pressing:
+        thread.join()
+    assert project.row(run_id).holder is not None
+
+
+def _press_later() -> None:
+    assert begun.wait(30)
+    time.sleep(0.8)
+    os.kill(os.getpid(), signal.SIGINT)
