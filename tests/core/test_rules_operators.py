@@ -400,7 +400,7 @@ def test_a_resolution_takes_a_reason_and_says_how() -> None:
     play, name = _dead_undo()
     assert play.ask(Verb.RESOLVE, name, resolution=Resolution.DONE).detail == "a resolution takes a --reason"
     assert play.ask(Verb.RESOLVE, name, reason="so").detail == "say how it is resolved"
-    assert play.ask(Verb.RETRY).detail == "None has no open dead letter"
+    assert play.ask(Verb.RETRY).detail == "the run has no open dead letter"
 
 
 def test_resuming_a_stuck_run_calls_nothing() -> None:
