@@ -19,7 +19,6 @@ from sagactl.config import STATE_FOLDER, Config, load_config
 from sagactl.errors import MisuseError, NotFoundError, check_argument, check_run_id
 from sagactl.inputs import as_json, check_input, object_to_input, read_run_key
 from sagactl.saga_files import find_saga, name_saga, read_saga
-from sagactl.tools.given import check_described, check_given
 
 if TYPE_CHECKING:
     from sagactl.alerts.courier import Courier
@@ -74,6 +73,10 @@ def open_project(
     if not start.is_dir():
         raise NotFoundError(f"no folder {start}", code="no-such-folder", hint="name a folder that is there")
     config = load_config(cwd=start, file=None if file is None else Path(file), log=None if log is None else str(log))
+    if tools == ():
+        return Project(config)
+    from sagactl.tools.given import check_given
+
     return Project(config, check_given(tools))
 
 
@@ -142,16 +145,13 @@ class Project:
     @cached_property
     def registry(self) -> Registry:
         """All tools of the program, the project and the installed plugins."""
+        from sagactl.tools.given import check_described
         from sagactl.tools.registry import collect_tools
 
-        folder = self.config.project / "plugins"
+        folder, built_in = self.config.project / "plugins", [self.built_in.load()]
+        place, allowed = folder if folder.is_dir() else None, self.config.plugins
         with self._lock:
-            found = collect_tools(
-                folder if folder.is_dir() else None,
-                allowed=self.config.plugins,
-                given=self.tools,
-                built_in=[self.built_in.load()],
-            )
+            found = collect_tools(place, allowed=allowed, given=self.tools, built_in=built_in)
         return check_described(found, self.tools)
 
     @cached_property

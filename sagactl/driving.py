@@ -25,7 +25,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar, cast
 
-from sagactl.core.records import AT_REST, Disposition, Operation, Operator, Origin, Request, Resolution, Verb
+from sagactl.core.records import AT_REST, Disposition, Operation, Operator, Origin, Request, Resolution, RunStatus, Verb
 from sagactl.core.saga import Saga
 from sagactl.engine.ending import Ending, Why
 from sagactl.errors import MisuseError, NotFoundError, RefusedError, StorageError, check_argument, check_run_id
@@ -143,7 +143,9 @@ class Driver:
         self._check_takes_runs()
         check_run_id(run_id)
         log = self._home.log()
-        if log.row(run_id).status in AT_REST and not log.requests([run_id]):
+        status = log.row(run_id).status
+        # What was asked of a run that had ended by then is answered when somebody asks again, never by a resume.
+        if status in AT_REST and (status is not RunStatus.STUCK or not log.requests([run_id])):
             with self._condition:
                 self._note(self._read_ending(run_id, Why.AT_REST))
             return

@@ -7,12 +7,14 @@ it waits for that driver's answer. Either way the request and what became of it 
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import Final
 
 from sagactl.cli.attend import attend
 from sagactl.cli.elsewhere import warn_of_other_project
 from sagactl.cli.follow import code_of_ending, code_of_status, drive, write_ending, write_logged_run
 from sagactl.cli.session import Session, now_ms
+from sagactl.cli.tail import is_driven
 from sagactl.core.operators import answer_request
 from sagactl.core.records import (
     Disposition,
@@ -33,16 +35,19 @@ def ask(session: Session, row: RunRow, request: Request, *, only_record: bool = 
 
     A request that is refused is recorded, and is no reason to carry on a run that nobody drives.
     """
-    only_record = only_record or _would_be_refused(session, row, request)
-    if not only_record:
+    if not (only_record or _would_be_refused(session, row, request)):
         warn_of_other_project(session, row.run_id)
-    driver = session.app.driver()
     try:
-        endings, follower, code = drive(
-            session, driver, lambda: driver.ask(row.run_id, request), only_record=only_record
-        )
+        return _ask_here(session, row, request, only_record=only_record)
     except BusyError as busy:
-        return _wait_for_driver(session, row, request, busy)
+        return _wait_for_driver(session, row, request, busy, only_record=only_record)
+
+
+def _ask_here(session: Session, row: RunRow, request: Request, *, only_record: bool) -> int:
+    """Take the run and answer by the core's rules; raises BusyError while another process has it."""
+    only_record = only_record or _would_be_refused(session, row, request)
+    driver = session.app.driver()
+    endings, follower, code = drive(session, driver, lambda: driver.ask(row.run_id, request), only_record=only_record)
     ending = endings[row.run_id]
     if not (only_record and code is None):
         _raise_if_too_late(row.run_id, request, code_of_ending(ending, code))
@@ -84,7 +89,8 @@ def _find_answer(log: Log, run_id: str, after_seq: int, request: Request) -> Ope
     return None
 
 
-def _wait_for_driver(session: Session, row: RunRow, request: Request, busy: BusyError) -> int:
+def _wait_for_driver(session: Session, row: RunRow, request: Request, busy: BusyError, *, only_record: bool) -> int:
+    """Wait for the answer of who drives the run; a driver that lets go of it before it answers is noticed."""
     log = session.app.log()
     session.say(f"run {row.run_id} is driven by another process: it is asked")
     until = time.monotonic() + ANSWER_SECONDS_MAX
@@ -92,6 +98,9 @@ def _wait_for_driver(session: Session, row: RunRow, request: Request, busy: Busy
         if time.monotonic() > until:
             raise BusyError(f"{busy.message}; the request is written down", hint=f"sagactl show {row.run_id}")
         time.sleep(POLL_SECONDS)
+        if not is_driven(log.row(row.run_id)) and _find_answer(log, row.run_id, row.seq, request) is None:
+            with suppress(BusyError):
+                return _ask_here(session, row, request, only_record=only_record)
     if answer.disposition is Disposition.REFUSED:
         raise RefusedError(f"run {row.run_id}: {answer.detail}", hint=f"sagactl show {row.run_id}")
     session.say(f"{request.verb} {answer.disposition}" + (f": {answer.detail}" if answer.detail else ""))

@@ -12,6 +12,7 @@ from sagactl.cli.options import Output, make_app
 from sagactl.cli.select import select_run
 from sagactl.cli.session import open_session
 from sagactl.cli.streams import answer_stream, write_line
+from sagactl.cli.tail import is_driven
 from sagactl.cli.views.documents import write_run
 from sagactl.cli.views.show import render_run
 from sagactl.errors import ExitCode
@@ -41,6 +42,8 @@ def show(
             write_document(write_run(saga, state, captured=log.captured(row.run_id)))
             return ExitCode.OK
         captured = log.captured(row.run_id) if printed else None
-        text = render_run(make_scene(session, saga, state), holder=row.holder, captured=captured)
+        text = render_run(
+            make_scene(session, saga, state), holder=row.holder, is_driven=is_driven(row), captured=captured
+        )
         write_line(answer_stream(), text)
         return ExitCode.OK

@@ -76,7 +76,10 @@ class Foreseen:
 
 @dataclass(frozen=True, slots=True)
 class Foresight:
-    """What would be done if all goes well; `status` is where the run would stand then."""
+    """What would be done if all goes well; `status` is where the run would stand then.
+
+    With `waits_for` and calls, the calls are made when that timer is due.
+    """
 
     calls: tuple[Foreseen, ...]
     status: RunStatus
@@ -145,6 +148,10 @@ def _foresee_way_on(
     if state.direction is Direction.COMPENSATION or state.failing is not None:
         return _foresee_way_back(saga, state, evaluator, situation, imagined)
     turn = advance(saga, state, _make_world(situation, evaluator), lambda floor_ms, _: floor_ms)
+    timer = turn.then if isinstance(turn.then, Wait) and turn.then.what == "timer" and not turn.calls else None
+    if timer is not None and timer.until_ms is not None and timer.until_ms > situation.now_ms:
+        later = _foresee_way_on(saga, state, evaluator, replace(situation, now_ms=timer.until_ms), imagined)
+        return replace(later, waits_for=timer)
     calls = tuple(_foresee(0, call) for call in turn.calls)
     then = turn.then
     status = then.status if isinstance(then, Rest) else _status(state)

@@ -54,8 +54,9 @@ from sagactl.tools.base import Toolbox
 CALLS_IN_A_ROW_MAX: Final = 32
 """How many calls a run makes before others that wait for a slot have their turn."""
 
+REQUEST_LOOK_SECONDS: Final = 0.02
 REQUEST_POLL_SECONDS: Final = 0.5
-"""How often requests from other processes are looked for: each is answered within a second (E22)."""
+"""How often requests from other processes are looked for (E22): between calls at most, and while nothing happens."""
 
 
 class Driver:
@@ -91,7 +92,7 @@ class Driver:
         self._definitions: dict[str, Saga] = {}
         self._endings: dict[str, Ending] = {}
         self._listeners: list[Callable[[Committed], None]] = []
-        self._next_request_poll = 0.0
+        self._last_request_poll = 0.0
         self._stopping_since: float | None = None
         self.is_breaking_off = False
         self._trouble: Exception | None = None
@@ -203,6 +204,8 @@ class Driver:
     def _turn(self, is_over: Callable[[dict[str, Ending]], bool]) -> bool:
         """Advance, commit, begin calls; return whether there is anything left to drive."""
         self._check_trouble()
+        if self._dirty:  # what comes next may be the pivot, or the end: whoever asked before shall be heard before
+            self._poll_requests(REQUEST_LOOK_SECONDS)
         self._advance_all()
         self._commit()
         self._let_go()
@@ -340,8 +343,6 @@ class Driver:
                     run.under_way[operation].tell_to_end(self._clock.monotonic(), "not settled in settle_timeout")
             case Wait():
                 self._note_wait(run, turn.then)
-            case Rest():
-                pass
 
     def _note_wait(self, run: Run, wait: Wait) -> None:
         if wait.what == "slot":
@@ -432,9 +433,7 @@ class Driver:
         self._guard(run, partial(self._fold, run, record))
 
     def _on_not_called(self, call: CallUnderWay) -> None:
-        self._trouble = self._keeper.last_error or LeaseLostError(
-            f"run {call.run_id}: the lease could not be renewed in time", hint=f"sagactl resume {call.run_id}"
-        )
+        self._trouble = self._keeper.explain_loss(call.run_id)
 
     def _on_lost(self, lost: Iterable[Lease]) -> None:
         for lease in lost:
@@ -445,6 +444,12 @@ class Driver:
     def _on_interrupt(self) -> None:
         if self._stopping_since is None:
             self._stopping_since = self._clock.monotonic()
+
+    def _poll_requests(self, seconds: float) -> None:
+        now = self._clock.monotonic()
+        if now - self._last_request_poll >= seconds and self._stopping_since is None:
+            self._last_request_poll = now
+            self._answer_requests(list(self._runs))
 
     def _answer_requests(self, run_ids: list[str]) -> None:
         for run_id, request in self._log.requests(run_ids):
@@ -464,12 +469,10 @@ class Driver:
                 self._runs[run_id].wake_ms = None
         for call in self._timetable.take_calls(now):
             self._on_deadline(call, now)
-        if now >= self._next_request_poll and self._stopping_since is None:
-            self._next_request_poll = now + REQUEST_POLL_SECONDS
-            self._answer_requests(list(self._runs))
+        self._poll_requests(REQUEST_POLL_SECONDS)
 
     def _on_deadline(self, call: CallUnderWay, now: float) -> None:
-        """E14: at the deadline the call is told to end; when the grace is over as well, the run waits for it."""
+        """E14: at the deadline the call is told to end; after the grace the run waits for it."""
         run = self._runs.get(call.run_id)
         if run is None or run.under_way.get(call.operation) is not call:
             return
@@ -494,7 +497,4 @@ class Driver:
         if self._trouble is not None:
             raise self._trouble
         if self._runs and self._keeper.soonest_seconds_left() <= 0:
-            run_id = next(iter(self._runs))
-            raise self._keeper.last_error or LeaseLostError(
-                "the lease could not be renewed in time", hint=f"sagactl resume {run_id}"
-            )
+            raise self._keeper.explain_loss(next(iter(self._runs)))

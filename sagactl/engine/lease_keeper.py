@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from sagactl.engine.clock import Clock
-from sagactl.errors import SagactlError
+from sagactl.errors import LeaseLostError, SagactlError
 from sagactl.log.base import HEARTBEAT_MS, LEASE_MS, Lease, Log
 
 CLOSE_SECONDS: Final = 5.0
@@ -50,6 +50,11 @@ class LeaseKeeper:
         self._renewing = threading.Lock()
         """Held while leases are renewed."""
         self.last_error: SagactlError | None = None
+
+    def explain_loss(self, run_id: str) -> SagactlError:
+        """Return why the lease of a run could not be kept: trouble with the log, or no time to renew it."""
+        message = f"run {run_id}: the lease could not be renewed in time"
+        return self.last_error or LeaseLostError(message, hint=f"sagactl resume {run_id}")
 
     def hold(self, lease: Lease, asked_at: float) -> None:
         """Keep *lease*, which was granted for a request made at *asked_at* (monotonic seconds)."""

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import signal
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from sagactl.core.records import Verb
+from sagactl.driving import make_request
+from sagactl.log.open import open_log
 from tests.cli.project import Project
 
 SLOW = ("run", "onboarding", "-q", "-i", "email=ada@example.com", "-i", "amount:=1", "-i", "card=slow")
@@ -105,3 +110,32 @@ def test_a_cancel_from_a_second_terminal_turns_the_run_around(tmp_path: Path) ->
     run = project.latest()
     assert (run["status"], run["cause"]) == ("rolled_back", "cancelled")
     assert [entry["effect"] for entry in project.ledger()][-1] == "lead archived"
+
+
+def test_who_asks_a_driver_that_dies_before_it_answers_answers_itself(tmp_path: Path) -> None:
+    """E22: a request outlives the driver that it was made to, and nobody is told that a dead process drives the run."""
+    project = _make_held(tmp_path)
+    running = project.start("run", "held", "-q")
+    _wait_for((project.path / "waiting").exists)
+    run_id = project.latest()["id"]
+    running.send_signal(signal.SIGSTOP)
+    asking = project.start("cancel", run_id, "--reason", "customer withdrew")
+    assert asking.stderr is not None
+    assert "it is asked" in asking.stderr.readline()
+    running.kill()
+    running.communicate(timeout=60)
+    (project.path / "open").touch()
+    asking.communicate(timeout=60)
+    assert (asking.returncode, project.latest()["status"]) == (0, "rolled_back")
+
+
+def test_a_resume_never_answers_what_was_asked_of_a_run_that_has_ended(tmp_path: Path) -> None:
+    """E22: a rollback that nobody answered in time isn't carried out days later by a resume."""
+    project = Project.make(tmp_path)
+    assert project.run(*SLOW, "-q").code == 0
+    run_id = project.latest()["id"]
+    with closing(open_log(project.path / ".sagactl" / "log.db")) as log:
+        log.ask(run_id, make_request(Verb.ROLLBACK, reason="too late"))
+    before = project.ledger()
+    assert project.run("resume", run_id, "-q").code == 0
+    assert (project.latest()["status"], project.ledger()) == ("succeeded", before)

@@ -222,6 +222,16 @@ def test_a_resume_shows_the_next_calls() -> None:
     assert seen.status is RunStatus.ROLLED_BACK
 
 
+def test_a_resume_shows_the_calls_that_follow_a_timer() -> None:
+    """E17: a run that was killed in a call is retried after its delay; the dry run says when, and what is called."""
+    play = Play(saga("a -> b", a={"attempts": 3}))
+    play.turn()
+    seen = foresee_resume(play.saga, play.fold(), play.evaluator, Situation(play.now, SLOTS))
+    assert [_foreseen(each)[0] for each in seen.calls] == ["a"]
+    assert seen.waits_for is not None
+    assert (seen.waits_for.what, seen.status) == ("timer", RunStatus.RUNNING)
+
+
 def test_a_deferred_request_makes_no_call() -> None:
     """E13: while the pivot's outcome is open, a rollback waits for it."""
     play = Play(saga("a -> p*", p={"probe": True}))

@@ -23,7 +23,7 @@ from sagactl.core.records import (
     RunStatus,
     Verb,
 )
-from sagactl.core.saga import Call, OnUnknown, Retry, Step
+from sagactl.core.saga import Call, OnUnknown, Retry, Step, StepClass
 from sagactl.core.summary import Waiting
 from sagactl.core.template import parse_template
 from sagactl.engine.ending import Why
@@ -54,6 +54,10 @@ def _outlast(invocation: Invocation) -> Answer:
     invocation.cancelled.wait(5)
     time.sleep(0.05)
     return DONE
+
+
+def _make_pivot(step_id: str, needs: tuple[str, ...]) -> Step:
+    return replace(make_step(step_id, needs, tool="pivot"), klass=StepClass.PIVOT, compensation=None)
 
 
 def _chain(length: int) -> tuple[Step, ...]:
@@ -367,6 +371,25 @@ def test_a_request_from_elsewhere_is_answered_within_a_second() -> None:
     ending = driver.drive()["run1"]
     assert (ending.summary.status, ending.summary.cause) == (RunStatus.ROLLED_BACK, Cause.CANCELLED)
     assert log.requests(["run1"]) == []
+
+
+@pytest.mark.parametrize("is_pivot", [False, True])
+def test_a_request_made_in_the_last_call_is_heard_before_the_end_and_before_the_pivot(is_pivot: bool) -> None:
+    """E22: what was asked before a run ends, or takes its pivot, is answered first, however soon that follows."""
+    log = MemoryLog()
+    steps = [make_step("a"), make_step("b", ("a",), tool="slow")]
+    saga = make_saga(*steps, *([_make_pivot("c", ("b",))] if is_pivot else []))
+
+    def slow(_: Invocation) -> Answer:
+        time.sleep(0.05)
+        log.ask("run1", Request("q1", Verb.CANCEL, "ana", "changed my mind"))
+        return DONE
+
+    toolbox = FakeToolbox({"do": lambda _: DONE, "undo": lambda _: DONE, "slow": slow, "pivot": lambda _: DONE})
+    driver = make_driver(log, saga, toolbox)
+    driver.create(make_new_run(saga), saga)
+    assert driver.drive()["run1"].summary.status is RunStatus.ROLLED_BACK
+    assert "c/action" not in toolbox.begun()
 
 
 def test_an_unknown_outcome_of_a_step_that_asks_leaves_the_run_stuck() -> None:

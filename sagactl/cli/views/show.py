@@ -57,8 +57,17 @@ _COLUMNS: Final = (
 )
 
 
-def render_run(scene: Scene, *, holder: Holder | None = None, captured: Sequence[Captured] | None = None) -> str:
-    """Return all about a run; *holder* drives it now, *captured* is what its calls printed, if that was asked for."""
+def render_run(
+    scene: Scene,
+    *,
+    holder: Holder | None = None,
+    is_driven: bool = True,
+    captured: Sequence[Captured] | None = None,
+) -> str:
+    """Return all about a run; *captured* is what its calls printed, if that was asked for.
+
+    *holder* has it; unless *is_driven*, that process is gone.
+    """
     summary = scene.summary
     left = find_left(scene.saga, scene.state)
     why = name_cause(summary.cause, summary.failed_step)
@@ -69,11 +78,11 @@ def render_run(scene: Scene, *, holder: Holder | None = None, captured: Sequence
         list_facts([*list_error(scene), ("waits", say_waiting(scene, summary)), *_list_requests(scene)], scene.style),
         *describe_letters(scene),
         *describe_approvals(scene),
-        list_facts(_list_header(scene, summary, holder), scene.style),
+        list_facts(_list_header(scene, summary, holder, is_driven=is_driven), scene.style),
         lay_out(_COLUMNS, list(_lay_steps(scene)), scene.style),
         list_facts(list_outputs(scene), scene.style),
         [] if captured is None else list(_list_captured(scene, captured)),
-        list_hints(_hint(scene, summary, is_driven=holder is not None), scene.style),
+        list_hints(_hint(scene, summary, is_driven=holder is not None and is_driven), scene.style),
     )
 
 
@@ -82,7 +91,7 @@ def _list_requests(scene: Scene) -> list[Fact]:
     return [("asked", [scene.style.show(each) for each in asked])]
 
 
-def _list_header(scene: Scene, summary: Summary, holder: Holder | None) -> list[Fact]:
+def _list_header(scene: Scene, summary: Summary, holder: Holder | None, *, is_driven: bool) -> list[Fact]:
     created, saga, show = scene.created, scene.saga, scene.style.show
     version = f", version {saga.version}" if saga.version else ""
     ended_ms = summary.ended_at_ms
@@ -100,9 +109,13 @@ def _list_header(scene: Scene, summary: Summary, holder: Holder | None) -> list[
         ("key", show(created.run_key or "")),
         ("from", show(f"the inputs of run {created.forked_from}") if created.forked_from else ""),
         ("plan", show((created.plan or "")[:DIGEST_LENGTH])),
-        ("driver", "" if holder is None else show(f"pid {holder.pid} on {holder.host}")),
+        ("driver", "" if holder is None else show(_name_driver(holder, is_driven=is_driven))),
         ("input", show(brief(created.input, joint="="))),
     ]
+
+
+def _name_driver(holder: Holder, *, is_driven: bool) -> str:
+    return f"pid {holder.pid} on {holder.host}" + ("" if is_driven else ", which is gone: nobody drives it")
 
 
 def _lay_steps(scene: Scene) -> Iterator[Row]:
