@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from typing import Annotated, Final
 
@@ -76,9 +77,16 @@ def _confirm(session: Session, row: RunRow, request: Request) -> None:
     question = f"run {row.run_id} of {row.saga} succeeded: undo it with {plural(calls, 'call')}?"
     if session.settings.no_input or not (sys.stdin.isatty() and sys.stderr.isatty()):
         message = f"{question} nobody can be asked, and --dry-run would show the calls"
-        raise UsageError(message, code="confirmation-needed", hint=f"sagactl rollback {row.run_id} --yes")
+        raise UsageError(message, code="confirmation-needed", hint=_type_again(row, request))
     write_line(sys.stderr, describe_foresight(session, row, foresight, shown_max=CALLS_SHOWN_BEFORE_ASKING))
     sys.stderr.write(f"{question} [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
         raise UsageError("not confirmed: nothing was done", code="confirmation-needed")
+
+
+def _type_again(row: RunRow, request: Request) -> str:
+    """Return the same command with `--yes`, everything that was said included."""
+    past_pivot = ["--past-pivot"] if request.past_pivot else []
+    reason = ["--reason", request.reason] if request.reason else []
+    return shlex.join(["sagactl", "rollback", row.run_id, *past_pivot, *reason, "--yes"])

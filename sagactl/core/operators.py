@@ -216,7 +216,7 @@ def _object_to_author(saga: Saga, state: RunState, request: Request, step_id: st
     if approval.by and request.who not in approval.by:
         return f"only {', '.join(approval.by)} may answer for {step_id}, not {request.who}"
     if awaited.until_ms is not None and at_ms >= awaited.until_ms:
-        return f"the time to answer for {step_id} is over: it counts as denied"
+        return f"the time to answer for {step_id} is over: it counts as denied, and a resume carries that out"
     if request.verb is Verb.APPROVE and request.digest != awaited.digest:
         return f"what {step_id} would do is not what was approved: look at it again"
     return None

@@ -22,9 +22,22 @@ def examine(open_project: Callable[[], Project]) -> Iterator[Check]:
     with project:
         where = f"project {project.config.project}" if project.config.has_project else "no project here"
         yield ok("settings", where, None if project.config.has_project else "sagactl init demo")
+        yield from _check_ways(project)
         yield from check_store(project)
         yield _check_plugins(project)
         yield from _check_sagas(project)
+
+
+def _check_ways(project: Project) -> Iterator[Check]:
+    """Fail where no run would start because nobody could be told of it."""
+    try:
+        ways = project.ways
+    except InvalidError as error:
+        yield fail("alerts", error.message, error.hint or "sagactl help alerts")
+        return
+    if ways:
+        target = "no events" if ways.target is None else "events"
+        yield ok("alerts", f"{count(len(ways.channels), 'channel')}, {target}")
 
 
 def _check_plugins(project: Project) -> Check:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -93,3 +94,16 @@ def test_a_paused_run_waits_for_unpause(project: Project) -> None:
     assert "crm.sign_contract" not in _calls(project)
     assert project.run("unpause", run).code == 0
     assert project.run("pause", run).code == 6
+
+
+def test_an_answer_that_comes_too_late_is_told_how_the_run_goes_on(project: Project) -> None:
+    """E22: when the time is over `show` names no answer any more but the resume that carries the denial out."""
+    saga = project.path / "sagas" / "onboarding.yaml"
+    saga.write_text(saga.read_text().replace("timeout: 2d", "timeout: 1s"))
+    run = _start(project)
+    time.sleep(1.1)
+    shown = project.run("show", run).out
+    assert ("sagactl approve" in shown, f"sagactl resume {run[:6]}" in shown) == (False, True)
+    late = project.run("approve", run, "contract")
+    assert (late.code, "a resume carries that out" in late.err) == (6, True)
+    assert project.run("resume", run, "-q").code == 10

@@ -258,7 +258,8 @@ def test_a_rollback_of_what_succeeded_asks_first(project: Project) -> None:
     assert project.run("rollback", run_id, "--yes", "--past-pivot").code == 2
     asked = project.run("rollback", run_id, "--past-pivot", "--reason", "void")
     assert (asked.code, "with 2 calls" in asked.err) == (2, True)
-    done = project.run("rollback", run_id, "--yes", "--past-pivot", "--reason", "void", "-q", "-o", "json")
+    hint = asked.err.strip().splitlines()[-1].removeprefix("hint: sagactl ")
+    done = project.run(*shlex.split(hint), "-q", "-o", "json")
     assert (done.code, done.json["run"]["status"]) == (0, "rolled_back")
     assert {left["step"] for left in done.json["run"]["not_undone"]} == {"contract", "welcome"}
 

@@ -82,6 +82,15 @@ def test_wrong_settings_are_one_failure_among_the_checks(project: Project) -> No
     assert (items["settings"]["level"], items["python"]["level"]) == ("fail", "ok")
 
 
+def test_a_channel_that_no_run_would_start_with_is_told(project: Project) -> None:
+    """E20: what every `run` would refuse is found before the first one, with the setting's name."""
+    (project.path / "sagactl.toml").write_text(
+        '[alerts.channels.ops]\nkind = "webhook"\nurl = "https://example.com/"\n'
+    )
+    assert project.run(*ADA, "-q").code == 3
+    assert _items(project, 3)["alerts"]["level"] == "fail"
+
+
 def test_a_log_that_cannot_be_read_ends_with_1(project: Project) -> None:
     """Section 6: 1 where the log can't be read."""
     (project.path / ".sagactl" / "log.db").write_bytes(b"no database" * 1000)

@@ -150,7 +150,7 @@ def test_an_answer_that_comes_too_late_is_refused() -> None:
     answer = play.ask(Verb.APPROVE, "b", digest=seen)
     assert (answer.disposition, answer.detail) == (
         Disposition.REFUSED,
-        "the time to answer for b is over: it counts as denied",
+        "the time to answer for b is over: it counts as denied, and a resume carries that out",
     )
     assert play.run().cause is Cause.DENIED
 

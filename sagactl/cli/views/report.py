@@ -250,7 +250,11 @@ def hint_people(scene: Scene, summary: Summary) -> list[str]:
     """Return what a person types who is waited for."""
     if summary.waiting_for is not None and summary.waiting_for.what == "paused":
         return [commands.type_unpause(scene.short_id)]
-    return [line for step_id in scene.state.awaiting for line in commands.type_answers(scene.short_id, step_id)]
+    awaited = scene.state.awaiting
+    open_ = [name for name, each in awaited.items() if each.until_ms is None or each.until_ms > scene.now_ms]
+    if awaited and not open_:
+        return [commands.type_resume(scene.short_id)]  # nobody can answer any more: it carries out that they are denied
+    return [line for step_id in open_ for line in commands.type_answers(scene.short_id, step_id)]
 
 
 def say_waiting(scene: Scene, summary: Summary) -> str:
