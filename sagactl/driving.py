@@ -136,7 +136,7 @@ class Driver:
         return self._do(create)
 
     def resume(self, run_id: str) -> None:
-        """Carry on with a run from its log; one that is at rest is only reported.
+        """Carry on with a run from its log; one that has ended is only reported, whatever was asked of it since (E22).
 
         Raises BusyError while another driver has it, NotFoundError.
         """

@@ -35,8 +35,6 @@ def ask(session: Session, row: RunRow, request: Request, *, only_record: bool = 
 
     A request that is refused is recorded, and is no reason to carry on a run that nobody drives.
     """
-    if not (only_record or _would_be_refused(session, row, request)):
-        warn_of_other_project(session, row.run_id)
     try:
         return _ask_here(session, row, request, only_record=only_record)
     except BusyError as busy:
@@ -46,6 +44,8 @@ def ask(session: Session, row: RunRow, request: Request, *, only_record: bool = 
 def _ask_here(session: Session, row: RunRow, request: Request, *, only_record: bool) -> int:
     """Take the run and answer by the core's rules; raises BusyError while another process has it."""
     only_record = only_record or _would_be_refused(session, row, request)
+    if not only_record:
+        warn_of_other_project(session, row.run_id)
     driver = session.app.driver()
     endings, follower, code = drive(session, driver, lambda: driver.ask(row.run_id, request), only_record=only_record)
     ending = endings[row.run_id]
