@@ -8,6 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from sagactl.secrets.masking import KNOWN
+from tests.proof import Measure, add_up, lines_of, prove
+
+__all__ = ["prove"]
 
 SEEDS = 2_000
 
@@ -33,6 +36,35 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "soak" in item.keywords:
             item.add_marker(skip)
+
+
+def _measures(config: pytest.Config) -> list[Measure]:
+    """Return what this process has been told that the tests counted."""
+    terminal = config.pluginmanager.getplugin("terminalreporter")
+    if terminal is None:
+        return []
+    reports = [each for kind in ("passed", "failed") for each in terminal.stats.get(kind, [])]
+    return add_up(each for each in reports if each.when == "call")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Print what was tried, and how much of it."""
+    measures = _measures(config)
+    if measures:
+        terminalreporter.section("what was tried")
+        for line in lines_of(measures):
+            terminalreporter.write_line(line)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail the whole suite if less was tried than is asked for; a chosen part of it may be smaller."""
+    config = session.config
+    whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not (
+        config.option.keyword or config.option.markexpr
+    )
+    if whole and session.exitstatus == 0 and not all(each.reached for each in _measures(config)):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.fixture(autouse=True)

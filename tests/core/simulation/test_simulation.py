@@ -6,11 +6,13 @@ from collections import Counter
 
 import pytest
 
+from tests.conftest import SEEDS
 from tests.core.simulation.happenings import HAPPENINGS, count_happenings
 from tests.core.simulation.trial import describe, try_seed
+from tests.proof import Prove
 
 
-def test_no_storm_breaks_an_invariant(seeds: range, seed: int | None) -> None:
+def test_no_storm_breaks_an_invariant(seeds: range, seed: int | None, prove: Prove) -> None:
     """S1-S11, L4, L5, C1-C5, V0-V2: whatever happens, log, world and user agree, and the rules were kept."""
     happened: Counter[str] = Counter()
     failed: dict[int, list[str]] = {}
@@ -19,6 +21,7 @@ def test_no_storm_breaks_an_invariant(seeds: range, seed: int | None) -> None:
         happened += count_happenings(simulation)
         if violations:
             failed[number] = violations
+    prove("simulated storms (seeds)", len(seeds), goal=SEEDS)
     assert not failed, "\n".join([describe(list(failed)[:20]), *failed[next(iter(failed))]])
     if seed is None and len(seeds) >= 1_000:
         missing = [each for kind in HAPPENINGS.values() for each in kind if not happened[each]]
