@@ -14,7 +14,7 @@ from typing import Final
 
 from sagactl.core.alerting import Reason
 from sagactl.core.canonical import Json
-from sagactl.core.left import find_left
+from sagactl.core.left import count_undone, find_left
 from sagactl.core.outbox import Message
 from sagactl.core.records import Decision, Direction, DriverClaimed, Operation, Operator, Record, StepDecided
 from sagactl.core.saga import Saga
@@ -93,6 +93,7 @@ def _write_run(message: Message, look: Look, summary: Summary) -> Json:
         "cause": None if summary.cause is None else summary.cause.value,
         "steps_done": summary.steps_done,
         "steps_total": summary.steps_total,
+        "undone": count_undone(look.state),
         "started_at": write_time(look.records[0].at_ms),
     }
 
@@ -203,7 +204,9 @@ def write_text(document: dict[str, Json]) -> str:
     assert isinstance(run, dict), "a run is a document"
     lines = [f"{document['says']}", ""]
     if "status" in run:
-        stands = f"{_plain(str(run['status']))}, {run['steps_done']} of {run['steps_total']} steps done"
+        is_back = run["direction"] == "backward"
+        done = f"{run['undone']} undone" if is_back else f"{run['steps_done']} of {run['steps_total']} steps done"
+        stands = f"{_plain(str(run['status']))}, {done}"
         lines.append(f"run      {run['saga']} {run['id']}: {stands}")
     if isinstance(error, dict):
         at = f" (at {error['step']})" if error["step"] else ""

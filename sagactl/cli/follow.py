@@ -122,7 +122,8 @@ def write_ending(session: Session, ending: Ending, last: Committed) -> None:
         if session.settings.quiet < 2:
             write_line(answer_stream(), render_report(make_scene(session, last.saga, last.state), ending))
         return
-    write_document(write_run(last.saga, last.state))
+    driver = session.app.row(ending.run_id).holder if ending.why is Why.LEASE_LOST else None
+    write_document(write_run(last.saga, last.state, driver=driver))
 
 
 def tell_runner(session: Session, ending: Ending, last: Committed) -> None:

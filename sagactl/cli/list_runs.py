@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Final
 
 import typer
@@ -44,7 +45,7 @@ def list_runs(
     which = RunFilter(saga, _statuses(status), _read_moment(since), _read_moment(until), limit)
     with open_session(context) as session:
         runs = session.app.runs(which)
-        _write(session, list(runs), runs.total, ids=ids)
+        _write(session, [_without_dead(row) for row in runs], runs.total, ids=ids)
         return ExitCode.OK
 
 
@@ -58,7 +59,7 @@ def _write(session: Session, rows: list[RunRow], total: int, *, ids: bool) -> No
             write_line(answer_stream(), row.run_id if session.output is Output.TEXT else spell({"id": row.run_id}))
     elif session.output is Output.TEXT:
         shown = short_ids(session.app.log(read_only=True), [row.run_id for row in rows]) if rows else {}
-        left = [row.run_id for row in rows if row.ended_at_ms is None and (row.holder is None or is_dead(row.holder))]
+        left = [row.run_id for row in rows if row.ended_at_ms is None and row.holder is None]
         text = render_runs(rows, total, short_ids=shown, now_ms=now_ms(), style=session.style, undriven=left)
         write_line(answer_stream(), text)
     elif session.output is Output.JSON:
@@ -70,6 +71,11 @@ def _write(session: Session, rows: list[RunRow], total: int, *, ids: bool) -> No
 
         for row in rows:
             write_document(write_row(row))
+
+
+def _without_dead(row: RunRow) -> RunRow:
+    """Return *row* without a driver where that process is known to be gone."""
+    return replace(row, holder=None) if row.holder is not None and is_dead(row.holder) else row
 
 
 def _statuses(text: str | None) -> tuple[RunStatus, ...]:

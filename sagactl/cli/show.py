@@ -39,7 +39,8 @@ def show(
         known = session.app.read(row.run_id)
         saga, state = known.saga, known.state
         if session.output is not Output.TEXT:
-            write_document(write_run(saga, state, captured=log.captured(row.run_id)))
+            driver = row.holder if is_driven(row) else None
+            write_document(write_run(saga, state, captured=log.captured(row.run_id), driver=driver))
             return ExitCode.OK
         captured = log.captured(row.run_id) if printed else None
         text = render_run(

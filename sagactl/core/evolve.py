@@ -87,7 +87,7 @@ def _on_created(saga: Saga, state: RunState, record: RunCreated) -> None:
 
 def _on_claimed(saga: Saga, state: RunState, record: DriverClaimed) -> None:
     _require(record.fence > state.fence, "a fence only grows")
-    state.fence = record.fence
+    state.fence, state.claimed_at_ms = record.fence, record.at_ms
     state.waiting = None
     for operation in list(state.in_flight):
         op = state.operations[operation]

@@ -131,6 +131,7 @@ class RunState:
     definition: str = ""
     """The digest of the definition that the run is bound to now."""
     fence: int = 0
+    claimed_at_ms: int | None = None
     direction: Direction = Direction.ACTION
     cause: Cause | None = None
     failure: Failure | None = None

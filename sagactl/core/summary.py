@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final
 
@@ -163,6 +165,29 @@ def _step_row(state: RunState, operation: Operation) -> StepRow:
         undo_attempts=0 if undo is None else undo.attempts,
         undo_failure=None if undo is None else undo.failure,
     )
+
+
+_MOST_TELLING_FIRST: Final = (
+    StepStatus.STUCK,
+    StepStatus.IN_DOUBT,
+    StepStatus.FAILED,
+    StepStatus.COMPENSATING,
+    StepStatus.RUNNING,
+    StepStatus.RETRYING,
+    StepStatus.SUCCEEDED,
+    StepStatus.COMPENSATED,
+    StepStatus.SKIPPED,
+    StepStatus.PENDING,
+)
+
+
+def tally_steps(rows: Iterable[StepRow]) -> dict[StepStatus, int]:
+    """Count steps by how they stand, the most telling first; one with `foreach` by the most telling of its items."""
+    ranks: dict[str, int] = {}
+    for row in rows:
+        ranks[row.id] = min(_MOST_TELLING_FIRST.index(row.status), ranks.get(row.id, len(_MOST_TELLING_FIRST)))
+    counts = Counter(ranks.values())
+    return {_MOST_TELLING_FIRST[rank]: counts[rank] for rank in sorted(counts)}
 
 
 _ACTION_STATUS: Final = {

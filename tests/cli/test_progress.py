@@ -276,6 +276,23 @@ def test_a_run_of_another_process_can_be_watched(project: Project) -> None:
     assert again.err == ""
 
 
+def test_a_document_says_who_drives(project: Project) -> None:
+    """`show -o json` and `list -o json` name the driver while it lives, and nobody once it is gone or has let go."""
+    process, run_id = _start_run(project, "-i", "seconds=20")
+    shown = project.run("show", run_id, "-o", "json").json["run"]
+    assert shown["driver"]["pid"] == process.pid
+    assert shown["driver"]["host"] == os.uname().nodename
+    assert shown["started_at"] <= shown["driver"]["since"]
+    listed = project.run("list", "-o", "json").json["items"][0]
+    assert listed["driver"] == {"host": os.uname().nodename, "pid": process.pid}
+    process.kill()
+    process.communicate()
+    assert project.run("show", run_id, "-o", "json").json["run"]["driver"] is None
+    assert project.run("list", "-o", "json").json["items"][0]["driver"] is None
+    cancelled = project.run("cancel", run_id, "-o", "json").json["run"]
+    assert cancelled["driver"] is None
+
+
 def test_watching_survives_the_driver(project: Project) -> None:
     """A killed driver is said once, with what to type; a run that is resumed elsewhere is followed to its end."""
     process, run_id = _start_run(project, "-i", "seconds=2")
@@ -287,7 +304,7 @@ def test_watching_survives_the_driver(project: Project) -> None:
     out, err = watcher.communicate(timeout=60)
     assert watcher.returncode == 0
     assert err.count(f"nobody drives this run: sagactl resume {run_id[:6]}") <= 1
-    assert "resumed at" in err
+    assert "resumed; " in err
     assert "succeeded" in out
     lines = follower.communicate(timeout=60)[0].splitlines()
     assert follower.returncode == 0

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sagactl.core.records import Cause, Decision, DecisionKind, Direction, Failure, Resolution, RunStatus, Verb
-from sagactl.core.summary import StepStatus, Waiting, step_rows
+from sagactl.core.summary import StepRow, StepStatus, Waiting, step_rows, tally_steps
 from tests.core.builders import Plain, Play, saga
 
 
@@ -162,3 +162,27 @@ def test_steps_can_be_looked_through_in_an_expression() -> None:
     what = saga("a -> b", a={"arguments": {"n": "${{ look() }}"}})
     Play(what, evaluator=Plain({"look()": look})).run()
     assert seen == [(["a", "b"], 2, {"output": None, "status": "pending"}, False)]
+
+
+@pytest.mark.parametrize(
+    ("items", "expected"),
+    [
+        (["succeeded", "failed", "pending"], "failed"),
+        (["compensated", "succeeded"], "succeeded"),
+        (["compensated", "failed"], "failed"),
+        (["compensated", "compensated"], "compensated"),
+        (["skipped"], "skipped"),
+        (["stuck", "in_doubt", "failed"], "stuck"),
+    ],
+)
+def test_a_step_is_counted_once_by_its_most_telling_item(items: list[str], expected: str) -> None:
+    """Words: the counts of steps add up to the steps, however many items they have."""
+    rows = [StepRow("f", index, StepStatus(word), 0, None, None) for index, word in enumerate(items)]
+    lone = StepRow("a", None, StepStatus.PENDING, 0, None, None)
+    assert tally_steps([*rows, lone]) == {StepStatus(expected): 1, StepStatus.PENDING: 1}
+
+
+def test_the_count_knows_every_status() -> None:
+    """Words: no status of a step is left out of the counts."""
+    rows = [StepRow(status, None, status, 0, None, None) for status in StepStatus]
+    assert tally_steps(rows) == dict.fromkeys(StepStatus, 1)

@@ -14,7 +14,7 @@ from sagactl.cli.views.words import tool_of
 from sagactl.core.canonical import Json
 from sagactl.core.keys import idempotency_key
 from sagactl.core.left import find_left
-from sagactl.core.records import Cause, Direction, Failure, Operation
+from sagactl.core.records import Cause, Direction, Failure, Holder, Operation
 from sagactl.documents import operation_in, write_operation, write_record_at, write_time
 
 if TYPE_CHECKING:
@@ -33,17 +33,23 @@ VERIFICATION_SCHEMA: Final = "sagactl.verification/1"
 Document = dict[str, Json]
 
 
-def write_run(saga: Saga, state: RunState, *, captured: Sequence[Captured] = ()) -> Document:
-    """Return the document of one run as its records say."""
-    return {"schema": RUN_SCHEMA, "run": _write_run_body(saga, state, captured), "error": None}
+def write_run(
+    saga: Saga, state: RunState, *, captured: Sequence[Captured] = (), driver: Holder | None = None
+) -> Document:
+    """Return the document of one run as its records say; *driver* is the process that drives it, if any does."""
+    body = _write_run_body(saga, state, driver)
+    if captured:
+        body["captured"] = [_write_captured(each) for each in captured]
+    return {"schema": RUN_SCHEMA, "run": body, "error": None}
 
 
-def _write_run_body(saga: Saga, state: RunState, captured: Sequence[Captured]) -> Document:
-    from sagactl.core.summary import step_rows, summarize
+def _write_run_body(saga: Saga, state: RunState, driver: Holder | None) -> Document:
+    from sagactl.core.summary import StepStatus, step_rows, summarize, tally_steps
 
     assert state.created is not None, "a run begins with its first record"
     summary, created = summarize(saga, state), state.created
-    body: Document = {
+    rows = step_rows(saga, state)
+    return {
         "id": created.run_id,
         "saga": created.saga,
         "version": saga.version,
@@ -54,13 +60,15 @@ def _write_run_body(saga: Saga, state: RunState, captured: Sequence[Captured]) -
         "input": created.input,
         "output": summary.output,
         "output_error": None if state.ended is None else _write_failure(state.ended.output_failure),
-        "steps": [_write_step(row) for row in step_rows(saga, state)],
+        "steps": [_write_step(row) for row in rows],
         "not_undone": _write_left(saga, state),
         "waiting_for": _write_waiting(summary.waiting_for),
         "approvals": [_write_awaited(state, step_id) for step_id in state.awaiting],
         "dead_letters": [_write_dead(state, operation) for operation in state.dead],
         "steps_total": summary.steps_total,
         "steps_done": summary.steps_done,
+        "steps_undone": tally_steps(rows).get(StepStatus.COMPENSATED, 0),
+        "driver": None if driver is None else {**_write_holder(driver), "since": write_time(state.claimed_at_ms)},
         "started_at": write_time(created.at_ms),
         "ended_at": write_time(summary.ended_at_ms),
         "requested_by": created.requested_by,
@@ -71,9 +79,10 @@ def _write_run_body(saga: Saga, state: RunState, captured: Sequence[Captured]) -
         "definition": state.definition,
         "seq": state.seq,
     }
-    if captured:
-        body["captured"] = [_write_captured(each) for each in captured]
-    return body
+
+
+def _write_holder(holder: Holder) -> Document:
+    return {"host": holder.host, "pid": holder.pid}
 
 
 def _word(value: Enum | None) -> str | None:
@@ -168,7 +177,7 @@ def write_row(row: RunRow) -> Document:
         "key": row.key,
         "definition": row.definition,
         "seq": row.seq,
-        "driver": None if row.holder is None else {"host": row.holder.host, "pid": row.holder.pid},
+        "driver": None if row.holder is None else _write_holder(row.holder),
     }
 
 

@@ -11,7 +11,8 @@ from dataclasses import field
 from typing import Any, Final
 
 from sagactl.cli.views.events import describe, describe_request, place_in
-from sagactl.cli.views.text import brief, plural
+from sagactl.cli.views.tally import say_progress
+from sagactl.cli.views.text import brief
 from sagactl.cli.views.times import show_duration, show_seconds
 from sagactl.cli.views.words import (
     failed_place,
@@ -138,11 +139,10 @@ class News:
 
 
 def say_place(saga: Saga, state: RunState) -> str:
-    """Return how far a run is: `2 of 5 steps, rolling back, 1 in doubt`."""
+    """Return how far a run is: `2 of 5 steps done, 1 in doubt`, `rolling back, 1 undone, 2 to go`."""
     summary = summarize(saga, state)
-    where = f"{summary.steps_done:,} of {plural(summary.steps_total, 'step')}"
-    if summary.direction is Direction.COMPENSATION:
-        where += ", rolling back"
+    back = "rolling back, " if summary.direction is Direction.COMPENSATION else ""
+    where = back + say_progress(saga, state)
     doubtful = sum(op.doubt for op in state.operations.values())
     return where + (f", {doubtful:,} in doubt" if doubtful else "")
 
@@ -184,7 +184,7 @@ def describe_whole(seq: int, record: Record) -> str:
 def _tell_claimed(record: DriverClaimed, news: News) -> Iterator[Line]:
     """Say that another driver took the run over, to somebody who only watches."""
     if record.fence > 1:
-        text = f"{news.saga.name} {news.track.short_id} resumed at {say_place(news.saga, news.state)}"
+        text = f"{news.saga.name} {news.track.short_id} resumed; {say_place(news.saga, news.state)}"
         yield Line("run", text)
 
 

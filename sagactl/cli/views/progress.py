@@ -92,7 +92,7 @@ class Progress:
         text = f"{committed.saga.name} {track.short_id}"
         is_resumed = any(isinstance(record, DriverClaimed) and record.fence > 1 for record in committed.records)
         if is_resumed or len(committed.records) > NEW_RECORDS:
-            text += f"{' resumed' if is_resumed else ''} at {say_place(committed.saga, committed.state)}"
+            text += f"{' resumed' if is_resumed else ''}; {say_place(committed.saga, committed.state)}"
         line = Line("run", text)
         return [self._write(last.at_ms, track, line)]
 

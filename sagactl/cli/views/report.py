@@ -14,6 +14,7 @@ from sagactl.cli.views.layout import Fact, headline, join_blocks, list_facts, li
 from sagactl.cli.views.letters import describe_letters
 from sagactl.cli.views.scene import Scene
 from sagactl.cli.views.style import Hue, Mark
+from sagactl.cli.views.tally import say_progress
 from sagactl.cli.views.text import brief, pad, plural, width_of
 from sagactl.cli.views.times import show_due, show_duration
 from sagactl.cli.views.words import (
@@ -49,7 +50,7 @@ def render_report(scene: Scene, ending: Ending | None = None) -> str:
     if ending is not None and ending.why is Why.INTERRUPTED:
         return _report_interrupted(scene, summary, ending)
     if ending is not None and ending.why is Why.LEASE_LOST:
-        return _report_lost(scene, summary)
+        return _report_lost(scene)
     if summary.waiting_for is not None or (ending is not None and ending.why in _WAITS):
         return _report_waiting(scene, summary)
     return _report_going_on(scene, summary)
@@ -240,7 +241,9 @@ def _report_waiting(scene: Scene, summary: Summary) -> str:
     words = say_waiting(scene, summary)
     return join_blocks(
         headline(Mark.WAITING, f"{scene.title} {going}" + (f"; {words}" if words else ""), scene.style),
-        list_facts([("done", _say_progress(scene, summary)), *_list_last_failure(scene, summary)], scene.style),
+        list_facts(
+            [("so far", say_progress(scene.saga, scene.state)), *_list_last_failure(scene, summary)], scene.style
+        ),
         *describe_approvals(scene),
         list_hints([*_hint_missing(summary), *hint_people(scene, summary), *_hint_going_on(scene)], scene.style),
     )
@@ -290,12 +293,6 @@ def _list_last_failure(scene: Scene, summary: Summary) -> list[Fact]:
     return [("last", [scene.style.show(line) for line in lines])] if lines else []
 
 
-def _say_progress(scene: Scene, summary: Summary) -> str:
-    if summary.direction is Direction.COMPENSATION:
-        return f"{count_undone(scene.state):,} undone, {len(find_left(scene.saga, scene.state)):,} to go"
-    return f"{summary.steps_done:,} of {plural(summary.steps_total, 'step')}"
-
-
 def _hint_going_on(scene: Scene) -> list[str]:
     if scene.state.people_since_ms is not None:
         return commands.type_rollback(scene.state, scene.short_id)
@@ -306,7 +303,7 @@ def _report_interrupted(scene: Scene, summary: Summary, ending: Ending) -> str:
     doubtful = [scene.style.show(name_again(each)) for each in ending.left_in_doubt]
     doubt = f"in doubt: {', '.join(doubtful)}" if doubtful else "nothing in doubt"
     going = "interrupted while rolling back" if summary.direction is Direction.COMPENSATION else "interrupted"
-    words = f"{scene.title} {going}; {_say_progress(scene, summary)}{_done_word(summary)}, {doubt}"
+    words = f"{scene.title} {going}; {say_progress(scene.saga, scene.state)}, {doubt}"
     return join_blocks(
         headline(Mark.WAITING, words, scene.style),
         list_facts(list_error(scene), scene.style),
@@ -314,12 +311,8 @@ def _report_interrupted(scene: Scene, summary: Summary, ending: Ending) -> str:
     )
 
 
-def _done_word(summary: Summary) -> str:
-    return "" if summary.direction is Direction.COMPENSATION else " done"
-
-
-def _report_lost(scene: Scene, summary: Summary) -> str:
-    words = f"{scene.title}: another process drives it now; {_say_progress(scene, summary)}{_done_word(summary)} so far"
+def _report_lost(scene: Scene) -> str:
+    words = f"{scene.title}: another process drives it now; {say_progress(scene.saga, scene.state)} so far"
     return join_blocks(
         headline(Mark.WAITING, words, scene.style),
         list_hints([commands.type_show(scene.short_id)], scene.style),
@@ -328,7 +321,7 @@ def _report_lost(scene: Scene, summary: Summary) -> str:
 
 def _report_going_on(scene: Scene, summary: Summary) -> str:
     mark = STATUS_MARKS[summary.status]
-    words = f"{scene.title} is {plain(summary.status)}; {_say_progress(scene, summary)}{_done_word(summary)}"
+    words = f"{scene.title} is {plain(summary.status)}; {say_progress(scene.saga, scene.state)}"
     return join_blocks(
         headline(mark, words, scene.style),
         list_facts(list_error(scene), scene.style),

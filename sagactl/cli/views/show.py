@@ -23,11 +23,12 @@ from sagactl.cli.views.letters import describe_letters
 from sagactl.cli.views.report import hint_people, list_error, list_left, list_outputs, say_waiting
 from sagactl.cli.views.scene import Scene
 from sagactl.cli.views.style import Hue, Mark
+from sagactl.cli.views.tally import say_steps
 from sagactl.cli.views.text import brief, plural, wrap
 from sagactl.cli.views.times import show_ago, show_duration, show_moment
 from sagactl.cli.views.words import STATUS_MARKS, name_cause, name_failure, name_operation, plain
 from sagactl.core.left import find_left
-from sagactl.core.records import AT_REST, Holder
+from sagactl.core.records import AT_REST, Holder, RunStatus
 from sagactl.core.summary import StepRow, StepStatus, Summary, step_rows
 from sagactl.log.base import Captured
 
@@ -70,12 +71,21 @@ def render_run(
     """
     summary = scene.summary
     left = find_left(scene.saga, scene.state)
+    is_undone = summary.status is RunStatus.ROLLED_BACK and not left
     why = name_cause(summary.cause, summary.failed_step)
     status = plain(summary.status) + (f", {why}" if why and why != plain(summary.status) else "")
     return join_blocks(
         headline(STATUS_MARKS[summary.status], f"{scene.title} {scene.style.show(status)}", scene.style),
         list_facts(list_left(scene, left), scene.style, hue=Hue.BAD) if left else [],
-        list_facts([*list_error(scene), ("waits", say_waiting(scene, summary)), *_list_requests(scene)], scene.style),
+        list_facts(
+            [
+                *list_error(scene),
+                *(list_left(scene, left) if is_undone else []),
+                ("waits", say_waiting(scene, summary)),
+                *_list_requests(scene),
+            ],
+            scene.style,
+        ),
         *describe_letters(scene),
         *describe_approvals(scene),
         list_facts(_list_header(scene, summary, holder, is_driven=is_driven), scene.style),
@@ -101,7 +111,7 @@ def _list_header(scene: Scene, summary: Summary, holder: Holder | None, *, is_dr
         ("saga", show(f"{saga.name}{version}, definition {scene.state.definition[:DIGEST_LENGTH]}")),
         ("about", show(saga.description or "")),
         ("status", f"{summary.status}" + (f", cause {summary.cause}" if summary.cause else "")),
-        ("steps", f"{summary.steps_done:,} of {summary.steps_total:,} done"),
+        ("steps", say_steps(saga, scene.state)),
         ("started", f"{show_moment(created.at_ms, scene.tz)}, {show_ago(created.at_ms, scene.now_ms)}"),
         ("ended", "" if ended_ms is None else show_moment(ended_ms, scene.tz)),
         ("took" if ended_ms is not None else "so far", show_duration(until_ms - created.at_ms)),
@@ -148,10 +158,10 @@ def _lay_group(scene: Scene, group: Sequence[StepRow]) -> Row:
     if len(group) > 1:
         place = f"{first.id}[{first.item}-{last.item}]"
         note = plural(len(group), "item") + (f", first: {note}" if note else "")
-    mark = STEP_MARKS[first.status]
+    is_over = first.status is StepStatus.PENDING and scene.state.ended is not None
     return [
         scene.style.show(place),
-        marked(mark, plain(first.status), scene.style),
+        marked(STEP_MARKS[first.status], "not run" if is_over else plain(first.status), scene.style),
         str(first.attempts or ""),
         str(first.undo_attempts or ""),
         Cell(scene.style.show(note)),

@@ -72,6 +72,17 @@ def test_a_rolled_back_run_carries_what_stays() -> None:
     assert something["error"] == {"type": "card_declined", "message": "402 the card was declined", "step": "deposit"}
 
 
+def test_a_run_says_how_much_was_done_and_how_much_undone() -> None:
+    """`sagactl.run/1`: `steps_done` stays what was done, `steps_undone` says how many of these were undone since."""
+    back, forward = rolled_back(), succeeded()
+    undone = write_run(back.saga, back.state)["run"]
+    done = write_run(forward.saga, forward.state)["run"]
+    assert isinstance(undone, dict)
+    assert isinstance(done, dict)
+    assert [undone[name] for name in ("steps_total", "steps_done", "steps_undone")] == [5, 2, 2]
+    assert [done[name] for name in ("steps_total", "steps_done", "steps_undone")] == [5, 5, 0]
+
+
 def test_numbers_are_exact() -> None:
     """F2: integers of any size and decimals come out digit by digit."""
     big, exact = 2**64 + 1, Decimal("0.10")

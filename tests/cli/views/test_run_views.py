@@ -138,7 +138,9 @@ def test_a_resumed_run_is_told_in_one_line() -> None:
     """The history of a run that is taken up isn't told again."""
     stage = undo_failed().crash()
     progress = Progress(style=Style(), tz=TZ)
-    assert _begin(progress, stage) == [f"14:03:16 run    onboarding {SHORT_ID} resumed at 2 of 5 steps, rolling back"]
+    assert _begin(progress, stage) == [
+        f"14:03:16 run    onboarding {SHORT_ID} resumed; rolling back, 1 undone, 2 to go"
+    ]
 
 
 def test_a_pending_call_is_told_once() -> None:
