@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from sagactl import workflow
 from sagactl.cli.ci import append, spell_output, write_annotations
 from sagactl.cli.session import Session, local_zone, now_ms
-from sagactl.cli.views.style import Style
+from sagactl.cli.views.style import WIDTH_UNLIMITED, Style
 from sagactl.errors import SagactlError
 
 if TYPE_CHECKING:
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
 SUMMARY_BYTES_MAX: Final = 262_144
 """What one run adds to the summary of a job at most: a runner takes 1 MiB of a step."""
-
-_WIDTH: Final = 100_000
-"""So wide that no line is wrapped: a remark is one line."""
 
 
 def tell_run(session: Session, ending: Ending, last: Committed) -> None:
@@ -57,7 +54,7 @@ def make_wide_scene(session: Session, last: Committed) -> Scene:
     from sagactl.cli.views.scene import Scene
 
     shown = short_id(session.app.log(read_only=True), last.run_id)
-    return Scene(last.saga, last.state, shown, now_ms(), local_zone(), Style(width=_WIDTH))
+    return Scene(last.saga, last.state, shown, now_ms(), local_zone(), Style(width=WIDTH_UNLIMITED))
 
 
 def _cut(text: str) -> str:

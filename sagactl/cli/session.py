@@ -9,21 +9,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, tzinfo
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Final
 
 import typer
 
 from sagactl.app import Project, open_project
 from sagactl.cli.options import Globals, Output
 from sagactl.cli.streams import answer_stream, supports_unicode
-from sagactl.cli.views.style import WIDTH_MIN, Style
+from sagactl.cli.views.style import WIDTH_MIN, WIDTH_UNLIMITED, Style
 from sagactl.dataclass import dataclass
 from sagactl.errors import InvalidError
 
 if TYPE_CHECKING:
     from sagactl.core.saga import Saga
 
-WIDTH_WITHOUT_TERMINAL = 80
+WIDTH_UNKNOWN: Final = 80
+"""What a terminal is taken for that doesn't say how wide it is."""
 
 
 @dataclass(slots=True)
@@ -103,17 +104,20 @@ def style_of(stream: IO[str], settings: Globals) -> Style:
 
 
 def _measure(stream: IO[str]) -> int:
-    """Return the columns of the terminal behind *stream*, whatever descriptors 1 and 2 lead to by now."""
+    """Return the columns that `COLUMNS` gives, or those of the terminal behind *stream*.
+
+    Descriptors 1 and 2 may lead elsewhere by now. In a pipe or a file nothing is cut unless `COLUMNS` says so.
+    """
     columns = os.environ.get("COLUMNS", "")
-    if not stream.isatty():
-        return WIDTH_WITHOUT_TERMINAL
-    if columns.isascii() and columns.isdigit() and 0 < len(columns) < 5:
+    if columns.isascii() and columns.isdigit() and len(columns) < 5 and int(columns) > 0:
         return max(WIDTH_MIN, int(columns))
+    if not stream.isatty():
+        return WIDTH_UNLIMITED
     try:
         found = os.get_terminal_size(stream.fileno()).columns
     except (OSError, ValueError):
         found = 0
-    return max(WIDTH_MIN, found or WIDTH_WITHOUT_TERMINAL)
+    return max(WIDTH_MIN, found or WIDTH_UNKNOWN)
 
 
 def _has_color(stream: IO[str], settings: Globals) -> bool:

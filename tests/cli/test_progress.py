@@ -184,6 +184,28 @@ def test_lines_and_report_are_as_wide_as_the_terminal(project: Project) -> None:
     assert line.endswith("[red]later[/red]")
 
 
+def test_in_a_pipe_nothing_is_cut_unless_a_width_is_given(project: Project) -> None:
+    """Output contract: a program that reads a table gets all of it; `COLUMNS` holds in a pipe as well."""
+    said = "the desk of the hotel is closed until the day after tomorrow, says the porter of the house next door"
+    tools = project.path / "plugins" / "slow.py"
+    tools.write_text(
+        f"from sagactl import Rejected, tool\n@tool('slow.stay', read_only=True)\ndef stay() -> None:\n"
+        f"    raise Rejected({said!r}, code='closed')\n"
+    )
+    step_id = "a_stay_of_which_the_name_is_longer_than_its_column"
+    (project.path / "sagas" / "stay.yaml").write_text(f"saga: stay\nsteps:\n  - {{id: {step_id}, tool: slow.stay}}\n")
+    whole = {"COLUMNS": ""}
+    run = project.run("run", "stay", extra=whole)
+    assert f"closed: {said}" in run.err
+    for command in ("show", "log", "list", "tools"):
+        shown = project.run(command, extra=whole).out
+        assert "…" not in shown
+        assert command not in {"show", "log"} or (said in shown and f"  {step_id}  " in shown)
+    narrow = project.run("show", extra={"COLUMNS": "60"}).out
+    assert said not in narrow
+    assert max(map(len, narrow.splitlines())) <= 60
+
+
 def test_an_ascii_terminal_gets_words_for_marks(project: Project) -> None:
     """Where symbols can't be written, the live picture is ASCII as well."""
     with Terminal() as terminal:

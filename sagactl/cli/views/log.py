@@ -89,7 +89,8 @@ def render_lines(
     rows: list[Row] = []
     for each in stored:
         place = place_in(each.record)
-        step = "" if place is None else style.fit(style.show(name_place(*place)), STEP_COLUMNS_MAX)
+        step = "" if place is None else style.show(name_place(*place))
+        step = step if style.is_unlimited else style.fit(step, STEP_COLUMNS_MAX)
         event = describe(each.record)
         time = Cell(show_clock_ms(each.record.at_ms, tz), Hue.DIM)
         rows.append([f"{each.seq:>3}", time, pad(step, step_columns), Cell(style.show(event.words), event.hue)])

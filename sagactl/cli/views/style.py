@@ -12,6 +12,10 @@ WIDTH_MIN: Final = 40
 """Narrower than that nothing can be laid out; lines are then as for this width."""
 
 
+WIDTH_UNLIMITED: Final = 100_000
+"""So wide that nothing is cut or wrapped: for readers that aren't terminals."""
+
+
 class Hue(Enum):
     """What a colour says; the value is the ANSI code that switches it on."""
 
@@ -53,6 +57,11 @@ class Style:
     def columns(self) -> int:
         """Return the width that lines are made for."""
         return max(WIDTH_MIN, self.width)
+
+    @property
+    def is_unlimited(self) -> bool:
+        """Tell whether nothing is to be cut."""
+        return self.width >= WIDTH_UNLIMITED
 
     @property
     def ellipsis(self) -> str:
