@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sagactl.core.counts import Counts
     from sagactl.core.definition import Snapshot
     from sagactl.core.rebinding import Rebinding
-    from sagactl.core.records import Holder, Origin
+    from sagactl.core.records import Origin
     from sagactl.core.saga import Saga, ToolFacts
     from sagactl.core.template import Scope
     from sagactl.driving import Driver
@@ -491,10 +491,3 @@ def guard_stdout() -> None:
     from sagactl.tools.capture import protect_stdout
 
     protect_stdout()
-
-
-def is_dead(holder: Holder) -> bool:
-    """Tell whether the process that drives a run is certainly gone."""
-    from sagactl.log.holder import is_dead as is_certainly_dead
-
-    return is_certainly_dead(holder)

@@ -75,6 +75,7 @@ ALLOWED = {
         "schemas",
         "errors",
         "log.base",
+        "log.holder",
         "spec",
         "secrets.masking",
         "sandbox",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from sagactl.app import is_dead
 from sagactl.cli.answer import write_document
 from sagactl.cli.follow import make_scene
 from sagactl.cli.options import Output
@@ -14,6 +13,7 @@ from sagactl.core.records import Disposition, Request
 from sagactl.core.state import RunState
 from sagactl.errors import BusyError, ExitCode, RefusedError
 from sagactl.log.base import RunRow
+from sagactl.log.holder import is_dead
 
 
 def foresee(session: Session, row: RunRow, request: Request | None) -> Foresight:

@@ -14,6 +14,7 @@ from sagactl.cli.select import short_id
 from sagactl.cli.session import Session, local_zone, now_ms
 from sagactl.cli.signals import Signals
 from sagactl.cli.streams import answer_stream, write_line
+from sagactl.cli.tail import is_driven
 from sagactl.cli.views.commands import type_resume, type_rollback
 from sagactl.cli.views.documents import write_record, write_run
 from sagactl.cli.views.report import render_report
@@ -27,6 +28,7 @@ from sagactl.engine.ending import Ending, Why
 from sagactl.engine.settings import Committed
 from sagactl.errors import ExitCode
 from sagactl.log.base import RunRow
+from sagactl.log.holder import is_of_this_host
 
 _CODES: Final = {
     RunStatus.SUCCEEDED: ExitCode.OK,
@@ -136,8 +138,19 @@ def tell_runner(session: Session, ending: Ending, last: Committed) -> None:
 
 def make_scene(session: Session, saga: Saga, state: RunState) -> Scene:
     """Return a run as the views take it."""
-    shown = short_id(session.app.log(read_only=True), state.run_id)
-    return Scene(saga, state, shown, now_ms(), local_zone(), session.style)
+    log = session.app.log(read_only=True)
+    shown, row = short_id(log, state.run_id), log.row(state.run_id)
+    return Scene(
+        saga,
+        state,
+        shown,
+        now_ms(),
+        local_zone(),
+        session.style,
+        holder=row.holder,
+        is_driven=is_driven(row),
+        is_here=row.holder is not None and is_of_this_host(row.holder),
+    )
 
 
 def write_logged_run(session: Session, row: RunRow) -> None:

@@ -7,7 +7,6 @@ from typing import Annotated, Final
 
 import typer
 
-from sagactl.app import is_dead
 from sagactl.cli.ages import read_moment_ms
 from sagactl.cli.answer import write_document
 from sagactl.cli.options import Output, make_app
@@ -19,6 +18,7 @@ from sagactl.cli.views.spelling import spell
 from sagactl.core.records import RunStatus
 from sagactl.errors import ExitCode, UsageError
 from sagactl.log.base import RunFilter, RunRow
+from sagactl.log.holder import is_dead
 
 RUN_IDS_SCHEMA: Final = "sagactl.run-ids/1"
 

@@ -43,8 +43,5 @@ def show(
             write_document(write_run(saga, state, captured=log.captured(row.run_id), driver=driver))
             return ExitCode.OK
         captured = log.captured(row.run_id) if printed else None
-        text = render_run(
-            make_scene(session, saga, state), holder=row.holder, is_driven=is_driven(row), captured=captured
-        )
-        write_line(answer_stream(), text)
+        write_line(answer_stream(), render_run(make_scene(session, saga, state), captured=captured))
         return ExitCode.OK

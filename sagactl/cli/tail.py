@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from sagactl.app import is_dead
 from sagactl.core.records import AT_REST, RunStatus
 from sagactl.log.base import Log, RunRow, StoredRecord
+from sagactl.log.holder import is_dead
 
 LOOK_SECONDS: Final = 0.2
 PATIENCE_SECONDS: Final = 30.0

@@ -39,13 +39,15 @@ def is_dead(holder: Holder) -> bool:
     """Tell whether *holder* is certainly dead; False where that can't be known."""
     if holder.host != os.uname().nodename:
         return False
-    boot, _, namespace = holder.boot_id.partition("/")
-    own_boot, _, own_namespace = read_boot_id().partition("/")
+    boot, own_boot = (each.partition("/")[0] for each in (holder.boot_id, read_boot_id()))
     if boot and own_boot and boot != own_boot:
         return True
-    if namespace != own_namespace or boot != own_boot:
-        return False
-    return not _is_alive(holder.pid, holder.started)
+    return is_of_this_host(holder) and not _is_alive(holder.pid, holder.started)
+
+
+def is_of_this_host(holder: Holder) -> bool:
+    """Tell whether the pid of *holder* means that process here too: same host, boot and pid namespace."""
+    return holder.host == os.uname().nodename and holder.boot_id == read_boot_id()
 
 
 def _is_alive(pid: int, started: str) -> bool:

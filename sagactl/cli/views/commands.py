@@ -29,6 +29,11 @@ def type_resume(run: str) -> str:
     return f"sagactl resume {run}"
 
 
+def type_kill(pid: int) -> str:
+    """Return the command that asks a process to end: once it has heard it, it waits for its calls only briefly."""
+    return f"kill {pid}"
+
+
 def type_answers(run: str, step: str) -> list[str]:
     """Return the commands that answer for a step that waits for a person."""
     return [f"sagactl approve {run} {step}", f"sagactl deny {run} {step} {_REASON}"]

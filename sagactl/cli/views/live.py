@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
+from sagactl.cli.views.commands import type_resume
 from sagactl.cli.views.live_lines import Candidate, Rank, Section, clip, lay_sections, limit_columns
 from sagactl.cli.views.live_rows import Moment, Row, draw_bar, is_turned, row_of_operation, row_of_step, row_of_undo
 from sagactl.cli.views.stopping import say_stopping
@@ -20,7 +21,7 @@ from sagactl.cli.views.timeline import Watched
 from sagactl.cli.views.times import show_seconds
 from sagactl.cli.views.words import name_again
 from sagactl.core.left import find_left
-from sagactl.core.records import Direction, Operation
+from sagactl.core.records import Cause, Direction, Operation
 from sagactl.core.saga import Saga, Step
 from sagactl.core.state import RunState
 from sagactl.core.transitions import Phase
@@ -77,12 +78,20 @@ def _render_footer(watched: Watched, view: View) -> list[str]:
     lines = []
     if watched.state.waiting is not None and watched.state.waiting.failure is not None:
         lines.append(f"  waiting: {style.show(name_again(watched.state.waiting.failure.message))}")
+    if watched.state.waiting is not None and watched.state.waiting.cause is Cause.CANNOT_END:
+        lines.append(f"  {_say_way_out(watched, view)}")
     if watched.state.paused:
         lines.append("  paused: nothing new is started")
     lines += lay_footer([count_progress(watched), elapsed], view)
     if view.stopping_since_ms is not None:
         lines += say_stopping(list_under_way(watched.state, view), style)
     return [style.fit(line, style.columns) for line in lines]
+
+
+def _say_way_out(watched: Watched, view: View) -> str:
+    """Say what ends a call that can't be ended: only the end of the process that made it."""
+    end = "press Ctrl-C twice" if view.leave == STOPS_SAFELY else f"end {view.style.show(watched.driver)}"
+    return f"to go on, {end}, then: {type_resume(watched.short_id)}"
 
 
 def lay_footer(parts: Sequence[str], view: View) -> list[str]:

@@ -10,14 +10,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from typing import Any, Final
 
+from sagactl.cli.views.commands import type_resume
 from sagactl.cli.views.events import describe, describe_request, place_in
 from sagactl.cli.views.tally import say_progress
 from sagactl.cli.views.text import brief
 from sagactl.cli.views.times import show_duration, show_seconds
 from sagactl.cli.views.words import (
     failed_place,
+    name_again,
     name_cause,
     name_failure,
+    name_holder,
     name_operation,
     name_place,
     name_reason,
@@ -73,6 +76,7 @@ class Track:
     attempts: dict[Operation, int] = field(default_factory=dict)
     failures: dict[Operation, Failure | None] = field(default_factory=dict)
     pending: set[Operation] = field(default_factory=set)
+    driver: str = "its process"
 
     def note(self, record: Record) -> None:
         """Remember what later lines need of *record*."""
@@ -89,6 +93,7 @@ class Track:
                 self.under_way.pop(operation, None)
                 self.failures[operation] = record.failure
             case DriverClaimed():
+                self.driver = name_holder(record.holder)
                 lost = Failure("driver_lost", "the driver ended before the answer was recorded")
                 self.failures |= dict.fromkeys(self.under_way, lost)
                 self.under_way.clear()
@@ -273,6 +278,9 @@ def _tell_decision(record: Decision, news: News) -> Iterator[Line]:
             yield Line("STUCK", f"{name}: {cause}; a person must decide")
         case DecisionKind.PIVOT_PASSED:
             yield Line("pivot", "passed: from here the run only goes forward")
+        case DecisionKind.WAITING if record.cause is Cause.CANNOT_END:
+            yield Line("wait", name_again(name_reason(record.failure, "cannot_end")))
+            yield Line("wait", f"end {news.track.driver}, then: {type_resume(news.track.short_id)}")
         case DecisionKind.WAITING:
             yield Line("wait", why or "for a person")
         case DecisionKind.ALERT:

@@ -22,6 +22,7 @@ from sagactl.cli.views.words import (
     failed_place,
     name_again,
     name_failure,
+    name_holder,
     name_operation,
     place_of,
     plain,
@@ -268,7 +269,8 @@ def say_waiting(scene: Scene, summary: Summary) -> str:
     if waiting.what == "approval":
         until = "" if waiting.until_ms is None else f", until {show_due(waiting.until_ms, scene.now_ms, scene.tz)}"
         return scene.style.show(f"{waiting.detail} waits for an approval") + until
-    detail = scene.style.show(name_again(waiting.detail or plain(waiting.what)))
+    detail = name_again(waiting.detail or plain(waiting.what))
+    detail = scene.style.show(_say_hanging(scene, detail) if waiting.what == Cause.CANNOT_END else detail)
     if waiting.until_ms is None:
         return detail
     due = show_due(waiting.until_ms, scene.now_ms, scene.tz)
@@ -277,6 +279,21 @@ def say_waiting(scene: Scene, summary: Summary) -> str:
     if waiting.until_ms <= scene.now_ms:
         return f"{detail} was due at {due}"
     return f"{detail} goes on at {due}, in {show_duration(waiting.until_ms - scene.now_ms)}"
+
+
+def _say_hanging(scene: Scene, detail: str) -> str:
+    """Say of calls that can't be ended what ends them, or that their process is gone and a resume waits for nothing."""
+    if scene.holder is not None and scene.is_hanging:
+        return f"{detail}: end {name_holder(scene.holder)}, which drives the run, then resume"
+    names = [name_operation(operation) for operation in scene.state.in_flight]
+    named = ", ".join(names[:LEFT_MAX]) + (f" and {len(names) - LEFT_MAX:,} more" if len(names) > LEFT_MAX else "")
+    return f"for a resume: the process that called {named} ended before it had an answer"
+
+
+def hint_hanging(scene: Scene) -> list[str]:
+    """Return what a person types where a call can't be ended: only the end of its process ends it."""
+    kill = [commands.type_kill(scene.holder.pid)] if scene.is_here and scene.holder is not None else []
+    return [*kill, commands.type_resume(scene.short_id)]
 
 
 def _hint_missing(summary: Summary) -> list[str]:
@@ -294,6 +311,8 @@ def _list_last_failure(scene: Scene, summary: Summary) -> list[Fact]:
 
 
 def _hint_going_on(scene: Scene) -> list[str]:
+    if scene.is_hanging:
+        return hint_hanging(scene)
     if scene.state.people_since_ms is not None:
         return commands.type_rollback(scene.state, scene.short_id)
     return [commands.type_resume(scene.short_id), *commands.type_rollback(scene.state, scene.short_id)]

@@ -10,8 +10,11 @@ from sagactl.cli.views.style import Hue, Style
 from sagactl.cli.views.text import plural
 from sagactl.cli.views.times import show_ago, show_duration, show_rough
 from sagactl.cli.views.words import STATUS_MARKS, name_cause, plain
-from sagactl.core.records import Direction, RunStatus
+from sagactl.core.records import Cause, Direction, RunStatus
 from sagactl.log.base import RunRow
+
+_TROUBLES: Final = frozenset({Cause.CANNOT_END, Cause.MISSING_TOOL, Cause.MISSING_SECRET})
+"""What a run waits for that is no event to come, but something amiss."""
 
 _COLUMNS: Final = (
     Column("run", is_whole=True),
@@ -43,8 +46,11 @@ def render_runs(
 def _lay_row(
     row: RunRow, short_ids: Mapping[str, str], now_ms: int, style: Style, is_undriven: bool
 ) -> list[Cell | str]:
-    is_left = is_undriven and row.status in {RunStatus.RUNNING, RunStatus.ROLLING_BACK}
-    status = say_status(row, now_ms) + (", nobody drives it" if is_left else "")
+    status = say_status(row, now_ms)
+    if is_undriven and row.waiting_for == Cause.CANNOT_END:
+        status = f"{plain(row.status)}, nobody drives it"
+    elif is_undriven and row.status in {RunStatus.RUNNING, RunStatus.ROLLING_BACK}:
+        status += ", nobody drives it"
     took = "" if row.ended_at_ms is None else show_duration(row.ended_at_ms - row.created_at_ms)
     return [
         Cell(short_ids.get(row.run_id, row.run_id), Hue.COMMAND),
@@ -79,6 +85,8 @@ def _say_waiting(row: RunRow, now_ms: int) -> str:
         return ""
     if row.waiting_for == "paused":
         return ", paused"
+    if row.waiting_for in _TROUBLES:
+        return f", {name_cause(Cause(row.waiting_for), None)}"
     if row.waiting_until_ms is None:
         return f" for {plain(row.waiting_for)}"
     left_ms = row.waiting_until_ms - now_ms

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import tzinfo
 
 from sagactl.cli.views.style import Style
-from sagactl.core.records import RunCreated
+from sagactl.core.records import Cause, Holder, RunCreated
 from sagactl.core.saga import Saga
 from sagactl.core.state import RunState
 from sagactl.core.summary import Summary, summarize
@@ -14,7 +14,10 @@ from sagactl.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A run and its viewer; `short_id` is what is shown and typed instead of the whole id."""
+    """A run and its viewer; `short_id` is what is shown and typed instead of the whole id.
+
+    `holder` has the run; unless `is_driven`, that process is gone. `is_here` says that its pid means it here as well.
+    """
 
     saga: Saga
     state: RunState
@@ -22,6 +25,9 @@ class Scene:
     now_ms: int
     tz: tzinfo
     style: Style
+    holder: Holder | None = None
+    is_driven: bool = True
+    is_here: bool = False
 
     @property
     def created(self) -> RunCreated:
@@ -33,6 +39,16 @@ class Scene:
     def summary(self) -> Summary:
         """Return where the run stands."""
         return summarize(self.saga, self.state)
+
+    @property
+    def is_left(self) -> bool:
+        """Tell whether nobody drives the run."""
+        return self.holder is None or not self.is_driven
+
+    @property
+    def is_hanging(self) -> bool:
+        """Tell whether somebody drives the run who can't end a call of it: only the end of that process helps."""
+        return self.summary.cause is Cause.CANNOT_END and not self.is_left
 
     @property
     def title(self) -> str:

@@ -20,19 +20,20 @@ from sagactl.cli.views.layout import (
     marked,
 )
 from sagactl.cli.views.letters import describe_letters
-from sagactl.cli.views.report import hint_people, list_error, list_left, list_outputs, say_waiting
+from sagactl.cli.views.report import hint_hanging, hint_people, list_error, list_left, list_outputs, say_waiting
 from sagactl.cli.views.scene import Scene
 from sagactl.cli.views.style import Hue, Mark
 from sagactl.cli.views.tally import say_steps
 from sagactl.cli.views.text import brief, plural, wrap
 from sagactl.cli.views.times import show_ago, show_duration, show_moment
-from sagactl.cli.views.words import STATUS_MARKS, name_cause, name_failure, name_operation, plain
+from sagactl.cli.views.words import STATUS_MARKS, name_cause, name_failure, name_holder, name_operation, plain
 from sagactl.core.left import find_left
-from sagactl.core.records import AT_REST, Holder, RunStatus
+from sagactl.core.records import AT_REST, Cause, Direction, Holder, Operation, RunStatus
 from sagactl.core.summary import StepRow, StepStatus, Summary, step_rows
 from sagactl.log.base import Captured
 
 DIGEST_LENGTH: Final = 12
+LEFT_OPEN: Final = "left without an answer"
 ITEMS_TOGETHER_MIN: Final = 6
 """Items of one step that stand alike are shown on one line when there are so many of them."""
 
@@ -58,21 +59,13 @@ _COLUMNS: Final = (
 )
 
 
-def render_run(
-    scene: Scene,
-    *,
-    holder: Holder | None = None,
-    is_driven: bool = True,
-    captured: Sequence[Captured] | None = None,
-) -> str:
-    """Return all about a run; *captured* is what its calls printed, if that was asked for.
-
-    *holder* has it; unless *is_driven*, that process is gone.
-    """
+def render_run(scene: Scene, *, captured: Sequence[Captured] | None = None) -> str:
+    """Return all about a run; *captured* is what its calls printed, if that was asked for."""
     summary = scene.summary
     left = find_left(scene.saga, scene.state)
     is_undone = summary.status is RunStatus.ROLLED_BACK and not left
-    why = name_cause(summary.cause, summary.failed_step)
+    is_left_hanging = summary.cause is Cause.CANNOT_END and scene.is_left
+    why = "nobody drives it" if is_left_hanging else name_cause(summary.cause, summary.failed_step)
     status = plain(summary.status) + (f", {why}" if why and why != plain(summary.status) else "")
     return join_blocks(
         headline(STATUS_MARKS[summary.status], f"{scene.title} {scene.style.show(status)}", scene.style),
@@ -88,11 +81,11 @@ def render_run(
         ),
         *describe_letters(scene),
         *describe_approvals(scene),
-        list_facts(_list_header(scene, summary, holder, is_driven=is_driven), scene.style),
+        list_facts(_list_header(scene, summary), scene.style),
         lay_out(_COLUMNS, list(_lay_steps(scene)), scene.style),
         list_facts(list_outputs(scene), scene.style),
         [] if captured is None else list(_list_captured(scene, captured)),
-        list_hints(_hint(scene, summary, is_driven=holder is not None and is_driven), scene.style),
+        list_hints(_hint(scene, summary), scene.style),
     )
 
 
@@ -101,7 +94,7 @@ def _list_requests(scene: Scene) -> list[Fact]:
     return [("asked", [scene.style.show(each) for each in asked])]
 
 
-def _list_header(scene: Scene, summary: Summary, holder: Holder | None, *, is_driven: bool) -> list[Fact]:
+def _list_header(scene: Scene, summary: Summary) -> list[Fact]:
     created, saga, show = scene.created, scene.saga, scene.style.show
     version = f", version {saga.version}" if saga.version else ""
     ended_ms = summary.ended_at_ms
@@ -119,13 +112,13 @@ def _list_header(scene: Scene, summary: Summary, holder: Holder | None, *, is_dr
         ("key", show(created.run_key or "")),
         ("from", show(f"the inputs of run {created.forked_from}") if created.forked_from else ""),
         ("plan", show((created.plan or "")[:DIGEST_LENGTH])),
-        ("driver", "" if holder is None else show(_name_driver(holder, is_driven=is_driven))),
+        ("driver", "" if scene.holder is None else show(_name_driver(scene.holder, is_driven=scene.is_driven))),
         ("input", show(brief(created.input, joint="="))),
     ]
 
 
 def _name_driver(holder: Holder, *, is_driven: bool) -> str:
-    return f"pid {holder.pid} on {holder.host}" + ("" if is_driven else ", which is gone: nobody drives it")
+    return name_holder(holder) + ("" if is_driven else ", which is gone: nobody drives it")
 
 
 def _lay_steps(scene: Scene) -> Iterator[Row]:
@@ -154,18 +147,25 @@ def _likeness(row: StepRow) -> tuple[StepStatus, int, int]:
 def _lay_group(scene: Scene, group: Sequence[StepRow]) -> Row:
     first, last = group[0], group[-1]
     place = first.id if first.item is None else f"{first.id}[{first.item}]"
-    note = _say_result(first)
+    note = LEFT_OPEN if _is_left_open(scene, first) else _say_result(first)
     if len(group) > 1:
         place = f"{first.id}[{first.item}-{last.item}]"
         note = plural(len(group), "item") + (f", first: {note}" if note else "")
     is_over = first.status is StepStatus.PENDING and scene.state.ended is not None
+    status = StepStatus.IN_DOUBT if _is_left_open(scene, first) else first.status
     return [
         scene.style.show(place),
-        marked(STEP_MARKS[first.status], "not run" if is_over else plain(first.status), scene.style),
+        marked(STEP_MARKS[status], "not run" if is_over else plain(status), scene.style),
         str(first.attempts or ""),
         str(first.undo_attempts or ""),
         Cell(scene.style.show(note)),
     ]
+
+
+def _is_left_open(scene: Scene, row: StepRow) -> bool:
+    """Tell whether a call of it is without an answer that nobody waits for any more: in doubt, and not running (E4)."""
+    action = Operation(row.id, row.item, Direction.ACTION)
+    return scene.is_left and not {action, action.other}.isdisjoint(scene.state.in_flight)
 
 
 def _say_result(row: StepRow) -> str:
@@ -184,9 +184,11 @@ def _list_captured(scene: Scene, captured: Sequence[Captured]) -> Iterator[str]:
                 yield f"  | {part}".rstrip()
 
 
-def _hint(scene: Scene, summary: Summary, *, is_driven: bool) -> list[str]:
+def _hint(scene: Scene, summary: Summary) -> list[str]:
     shown = [commands.type_log(scene.short_id)]
-    if summary.status in AT_REST or is_driven:
+    if scene.is_hanging:
+        return [*shown, *hint_hanging(scene)]
+    if summary.status in AT_REST or not scene.is_left:
         return shown
     if scene.state.people_since_ms is not None:
         return [*shown, *hint_people(scene, summary), *commands.type_rollback(scene.state, scene.short_id)]

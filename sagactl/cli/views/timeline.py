@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import field
 from typing import Final
 
+from sagactl.cli.views.words import name_holder
 from sagactl.core.evolve import evolve
 from sagactl.core.records import (
     Decision,
@@ -60,6 +61,8 @@ class Watched:
     """When something last happened to a `foreach` step on the way forward."""
     undone_items: dict[str, int] = field(default_factory=dict)
     """How many items of a step a compensation has undone."""
+    driver: str = ""
+    """Which process drives the run, or drove it last."""
     last_ms: int = 0
     is_let_go: bool = False
     """Nobody drives the run any more, as far as it is known here."""
@@ -82,6 +85,8 @@ class Watched:
     def _note_after(self, record: Record) -> None:
         operation = getattr(record, "operation", None)
         match record:
+            case DriverClaimed(holder=holder):
+                self.driver = name_holder(holder)
             case Outcome(kind=kind, failure=failure) if failure is not None and kind is not OutcomeKind.PENDING:
                 self.first_failures.setdefault(record.operation, failure)
             case Decision(kind=DecisionKind.ROLLBACK, plan=plan):

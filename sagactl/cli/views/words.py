@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from sagactl.cli.views.style import Mark
 from sagactl.cli.views.times import show_duration
-from sagactl.core.records import Cause, Direction, Failure, Operation, RunStatus
+from sagactl.core.records import Cause, Direction, Failure, Holder, Operation, RunStatus
 
 if TYPE_CHECKING:
     from sagactl.core.saga import Saga
@@ -71,6 +71,11 @@ def name_cause(cause: Cause | None, failed_step: str | None) -> str:
     if cause is Cause.STEP_FAILED and failed_step is not None:
         return f"at {failed_step}"
     return "" if cause is None else _CAUSES.get(cause, plain(cause.value))
+
+
+def name_holder(holder: Holder) -> str:
+    """Return `pid 4711 on worker-2`, unsafe as yet."""
+    return f"pid {holder.pid} on {holder.host}"
 
 
 def name_reason(failure: Failure | None, word: str) -> str:

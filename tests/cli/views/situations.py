@@ -165,6 +165,18 @@ def interrupted_backward() -> Stage:
     return Stage(onboarding(), script).drive()
 
 
+def hanging() -> Stage:
+    """The deposit is past its time, and its call can't be ended."""
+    from sagactl.core.records import Cause, Decision, DecisionKind
+
+    stage = Stage(onboarding(), {"deposit": [Lost()]}).drive()
+    stage.now_ms += 40_000
+    failure = Failure("cannot_end", "deposit is past its time and has not returned")
+    stage.fold(Decision(stage.now_ms, DecisionKind.WAITING, cause=Cause.CANNOT_END, failure=failure))
+    stage.commit()
+    return stage
+
+
 def resumed() -> Stage:
     """The process died during the deposit; the next one asked the probe and went on."""
     script: Script = {"deposit": [Lost()], "probe deposit": [ProbeReply(ProbeAnswer.DONE, {"charge_id": "ch_8f2"})]}
@@ -199,7 +211,7 @@ SITUATIONS: dict[str, Callable[[], Stage]] = {
         succeeded, retried, rolled_back, nothing_to_undo, left_behind, cancelled, undo_failed, undo_used_up, in_doubt,
         crashed_in_doubt, undo_in_doubt, pivot_in_doubt, forward_stuck, waiting_for_timer, waiting_for_tool,
         waiting_for_approval, denied, paused, terminated, abandoned, interrupted, interrupted_backward, resumed,
-        many_items, skipped, refused,
+        many_items, skipped, refused, hanging,
     )
 }  # fmt: skip
 
@@ -209,6 +221,6 @@ def ending_of(name: str, stage: Stage) -> Ending:
     if name.startswith("interrupted"):
         doubtful = tuple(str(operation) for operation in stage.state.in_flight)
         return stage.ending(Why.INTERRUPTED, left_in_doubt=doubtful)
-    waiting = dict.fromkeys(("waiting_for_timer", "waiting_for_approval", "paused"), Why.WAITING)
+    waiting = dict.fromkeys(("waiting_for_timer", "waiting_for_approval", "paused", "hanging"), Why.WAITING)
     why = {**waiting, "waiting_for_tool": Why.MISSING_TOOL}.get(name, Why.AT_REST)
     return stage.ending(why)

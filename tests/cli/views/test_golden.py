@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -50,8 +51,8 @@ def _report(name: str, stage: Stage, style: Style) -> str:
 def _show(name: str, stage: Stage, style: Style) -> str:
     printed = [Captured(Operation("lead", None, Direction.ACTION), 1, "creating ana\n\x1b[2Jdone\n")]
     captured = printed if name == "succeeded" else [] if name == "retried" else None
-    holder = HOLDER if name == "waiting_for_timer" else None
-    return render_run(stage.scene(style, after_ms=120_000), holder=holder, captured=captured)
+    holder = HOLDER if name in {"waiting_for_timer", "hanging"} else None
+    return render_run(replace(stage.scene(style, after_ms=120_000), holder=holder), captured=captured)
 
 
 def _log(name: str, stage: Stage, style: Style) -> str:

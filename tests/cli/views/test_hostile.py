@@ -60,7 +60,7 @@ def _views(stage: Stage, style: Style) -> dict[str, str]:
     progress = stage.watch(lambda: Progress(style=style, tz=TZ))
     return {
         "report": render_report(scene),
-        "show": render_run(scene, holder=holder, captured=captured),
+        "show": render_run(replace(scene, holder=holder), captured=captured),
         "log": render_log(stage.row(), stage.stored, short_id=SHORT_ID, tz=TZ, style=style),
         "detail": render_log(stage.row(), stage.stored, short_id=SHORT_ID, tz=TZ, style=style, detail=True),
         "progress": "\n".join(progress),

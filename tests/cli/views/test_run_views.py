@@ -22,6 +22,7 @@ from sagactl.core.state import RunState
 from sagactl.engine.ending import Why
 from sagactl.engine.settings import Committed
 from tests.cli.views.scripted import (
+    HOLDER,
     RUN_ID,
     SHORT_ID,
     TZ,
@@ -36,6 +37,7 @@ from tests.cli.views.scripted import (
 )
 from tests.cli.views.situations import (
     cancelled,
+    hanging,
     interrupted,
     pivot_in_doubt,
     retried,
@@ -281,11 +283,30 @@ def test_views_change_nothing() -> None:
         assert isinstance(stage.state, RunState)
 
 
+def test_a_call_that_can_not_be_ended_comes_with_the_way_out() -> None:
+    """E14: only the end of its process ends such a call; where it has ended, a resume is all that is left to do."""
+    scene = replace(hanging().scene(Style(width=200)), holder=HOLDER, is_here=True)
+    driver = f"pid {HOLDER.pid} on {HOLDER.host}"
+    driven = render_run(scene)
+    assert f"deposit is past its time and has not returned: end {driver}, which drives the run, then resume" in driven
+    assert f"hint: kill {HOLDER.pid}\nhint: sagactl resume" in driven
+    assert "kill" not in render_run(replace(scene, is_here=False)), "a pid of another host means another process here"
+    for left in (replace(scene, is_driven=False), replace(scene, holder=None)):
+        text = render_run(left)
+        assert "for a resume: the process that called deposit ended before it had an answer" in text
+        assert "waiting, nobody drives it" in text
+        assert "not returned" not in text
+        assert "kill" not in text
+        assert "! in doubt" in text
+        assert "running" not in text
+        assert f"sagactl resume {SHORT_ID}" in text
+
+
 def test_a_rollback_that_waits_says_once_for_what() -> None:
     """E16, E19: what is missing is the cause as well; a timer is named beside the cause."""
     row = rolled_back().row()
     back = replace(row, status=RunStatus.ROLLING_BACK, direction=Direction.COMPENSATION, failed_step="deposit")
     secret = replace(back, cause=Cause.MISSING_SECRET, waiting_for="missing_secret", waiting_until_ms=None)
     timer = replace(back, cause=Cause.STEP_FAILED, waiting_for="timer", waiting_until_ms=13_000)
-    assert say_status(secret, 1_000) == "rolling back, waiting for missing secret"
+    assert say_status(secret, 1_000) == "rolling back, a secret is missing"
     assert say_status(timer, 1_000) == "rolling back, at deposit, waiting for timer, 12s"
