@@ -20,6 +20,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("sagactl")
     group.addoption("--seed", type=int, default=None, help="simulate this seed alone")
     group.addoption("--seeds", type=int, default=SEEDS, help=f"simulate so many seeds (default {SEEDS})")
+    group.addoption("--image", default=None, help="judge this image of a power cut alone")
     group.addoption("--soak", action="store_true", help="make the long runs as well")
 
 
@@ -87,3 +88,10 @@ def seeds(pytestconfig: pytest.Config) -> range:
     """Return the seeds to simulate."""
     one: int | None = pytestconfig.getoption("--seed")
     return range(pytestconfig.getoption("--seeds")) if one is None else range(one, one + 1)
+
+
+@pytest.fixture
+def image(pytestconfig: pytest.Config) -> str | None:
+    """Return the one image of a power cut that was asked for."""
+    found: str | None = pytestconfig.getoption("--image")
+    return found

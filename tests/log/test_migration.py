@@ -25,6 +25,12 @@ _RESOLVED = "7h2prf6hjvhm9"
 def old(path: Path) -> Path:
     """Return a log as schema 1 kept it: a run that succeeded, one in doubt, and one whose doubt a person resolved."""
     path.parent.mkdir()
+    make_old_log(path)
+    return path
+
+
+def make_old_log(path: Path) -> None:
+    """Make a log of the first schema."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         script = next(text for number, text in read_scripts(0) if number == 1)
         for statement in (
@@ -35,7 +41,6 @@ def old(path: Path) -> Path:
             connection.execute(statement)
         for statement in split_script(_ROWS.read_text(encoding="utf-8")):
             connection.execute(statement)
-    return path
 
 
 def test_an_older_log_is_brought_up_to_date_by_whoever_writes(old: Path) -> None:
