@@ -1,7 +1,7 @@
 """What a disk may hold after a power cut: what was synced, and any part of what was not.
 
-A file is a row of sectors. A write that no sync followed may have reached the disk as a whole, not at all, or in some of
-its sectors, whatever was written before or after it: nothing keeps their order. A sector is written whole or not at
+A file is a row of sectors. A write that no sync followed may have reached the disk as a whole, not at all, or in some
+of its sectors, whatever was written before or after it: nothing keeps their order. A sector is written whole or not at
 all, as SQLite takes for granted too (its "powersafe overwrite"). Names are made and unmade in the folder, which has a
 sync of its own: a file that was deleted may be back, one that was made may be missing, each by itself.
 """
@@ -104,8 +104,7 @@ def _apply(content: bytes, changes: list[Change]) -> bytes:
 
 def _tear(changes: list[Change], draw: random.Random) -> list[Change]:
     """Return some of the sectors of some of the changes, in any order."""
-    kept = [part for change in changes if draw.random() < 0.7 for part in _split(change) if draw.random() < 0.8]
-    return kept
+    return [part for change in changes if draw.random() < 0.7 for part in _split(change) if draw.random() < 0.8]
 
 
 def _split(change: Change) -> Iterator[Change]:

@@ -2,15 +2,13 @@
 
 The log's own code runs over a file system that notes what it does (`vfs`); for each cut, disks are made that hold what
 was synced and none, all, or some torn rest of what wasn't, in any order (`images`). The log's own code then opens each
-with the SQLite that the system has, compares, takes the runs over, and compares again. `test_straced_cuts` does the same
-with what the system's SQLite was seen doing in a real process.
+with the SQLite that the system has, compares, takes the runs over, and compares again. `test_straced_cuts` does the
+same with what the system's SQLite was seen doing in a real process.
 """
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -33,15 +31,6 @@ PARTS = 4
 
 RECOVERED = (0.2, 0.45, 0.6, 0.8)
 """Where in a life the power is cut for the first time when it is cut twice."""
-
-
-@pytest.fixture
-def quick(tmp_path: Path) -> Iterator[Path]:
-    """Return a folder in memory where there is one: what is tried here is what the files hold."""
-    memory = Path("/dev/shm")
-    folder = Path(tempfile.mkdtemp(dir=memory if memory.is_dir() else tmp_path))
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def record(folder: Path, steps: Callable[[SqliteLog], Iterable[Step]]) -> Trace:
@@ -137,7 +126,7 @@ def test_a_disk_that_syncs_nothing_is_found_out(name: str, kind: Kind, expected:
     lying = Trace(
         [trace.changes[number] for number in kept],
         [(place, state) for place, (_, state) in zip(places, trace.acknowledged, strict=True)],
-        trace.before,
+        before=trace.before,
     )
     found = judge_all(cut_everywhere(lying, torn=2), lying, quick / "image", wrong_max=3)
     assert found.wrong

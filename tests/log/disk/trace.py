@@ -30,6 +30,8 @@ class Trace:
 
     changes: list[Change] = field(default_factory=list)
     acknowledged: list[tuple[int, State]] = field(default_factory=list)
+    begun: list[tuple[int, str]] = field(default_factory=list)
+    """Calls of tools by their keys, and after how many changes they began."""
     before: dict[str, bytes] = field(default_factory=dict)
     """The files that were there, and durable, when the recording began."""
 
@@ -45,6 +47,10 @@ class Trace:
                 return last, state
             last = state
         return last, last
+
+    def calls_at(self, cut: int) -> set[str]:
+        """Return the keys of the calls that began before the *cut*."""
+        return {key for place, key in self.begun if place <= cut}
 
 
 class Recorder:

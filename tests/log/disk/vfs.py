@@ -54,7 +54,7 @@ class WatchedFiles(apsw.VFS):
     def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:  # noqa: N802
         return _WatchedFile(self.watcher, name, flags)
 
-    def xDelete(self, filename: str, syncdir: bool) -> None:  # noqa: N802, FBT001
+    def xDelete(self, filename: str, syncdir: bool) -> None:  # noqa: N802
         name = Path(filename).name
         self.watcher.see(Kind.DELETE, name)
         super().xDelete(filename, False)

@@ -24,13 +24,17 @@ def open_log(path: Path, connect: Connect | None = None, *, time: Time | None = 
     return SqliteLog(path, lease_clock=(time or Time()).clock(), checkpointer=checkpointer, **more)
 
 
+def _report(lease: list[Lease], size: int) -> Step:
+    return lambda log: add(log, lease[0], outcome(output="x" * size), intent())
+
+
 def chain(run_id: str, calls: int) -> Iterator[Step]:
     """Yield the steps of a run that makes *calls* calls and succeeds."""
     lease: list[Lease] = []
     yield lambda log: lease.append(start(log, run_id, key=f"key of {run_id}"))
     yield lambda log: add(log, lease[0], intent())
     for number in range(calls):
-        yield lambda log, size=600 * (number % 4): add(log, lease[0], outcome(output="x" * size), intent())
+        yield _report(lease, 600 * (number % 4))
     yield lambda log: log.renew(lease)
     yield lambda log: add(log, lease[0], outcome(), ended(), status=RunStatus.SUCCEEDED)
     yield lambda log: log.release(lease)
@@ -59,13 +63,18 @@ def life(_: SqliteLog) -> list[Step]:
     return [*chain("run1", 8), *trouble("run2"), *prune("run1"), *chain("run3", 3)]
 
 
+def carry_on(run_id: str) -> Iterator[Step]:
+    """Yield the steps of whoever takes a run over."""
+    lease: list[Lease] = []
+    yield lambda log: lease.append(log.claim(run_id, holder=OTHER))
+    yield lambda log: add(log, lease[0], outcome(output="x" * 900), intent(3))
+    yield lambda log: log.release(lease)
+
+
 def afterlife(log: SqliteLog) -> Iterator[Step]:
     """Yield what is done with whatever a crash left: each run that isn't at its end is taken over and goes on."""
     for run_id in log.unfinished():
-        lease: list[Lease] = []
-        yield lambda log, run_id=run_id, lease=lease: lease.append(log.claim(run_id, holder=OTHER))
-        yield lambda log, lease=lease: add(log, lease[0], outcome(output="x" * 900), intent(3))
-        yield lambda log, lease=lease: log.release(lease)
+        yield from carry_on(run_id)
     yield from chain("run4", 2)
 
 
