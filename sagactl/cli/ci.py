@@ -31,6 +31,14 @@ def tell_problems(settings: Globals, problems: Sequence[Problem], project: Path)
         write_annotations(settings, found, project)
 
 
+def tell_warnings(settings: Globals, warnings: Sequence[str], file: str | None, project: Path) -> None:
+    """Tell the runner, where there is one, what is odd about a saga file as a whole."""
+    if workflow.is_listening() and warnings:
+        from sagactl.cli.views.annotations import annotate_warning, bound
+
+        write_annotations(settings, bound([annotate_warning(text, file) for text in warnings]), project)
+
+
 def tell_error(error: SagactlError, settings: Globals) -> None:
     """Tell the runner, where there is one, why sagactl could not do what was asked; files are told where they are."""
     if workflow.is_listening() and not hasattr(error, "problems"):

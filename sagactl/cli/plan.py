@@ -62,6 +62,7 @@ def plan(
         has_input = bool(inputs) or inputs_file is not None or out is not None
         value = read_inputs(inputs or [], inputs_file) if has_input else None
         loaded = session.app.load_saga(session.app.find_saga(file))
+        session.tell_problems(loaded.warnings)
         made = _make_plan(session, loaded, value, has_input=has_input)
         if out is not None:
             _keep(session, loaded, made, out)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, tzinfo
 from pathlib import Path
@@ -22,6 +22,7 @@ from sagactl.errors import InvalidError
 
 if TYPE_CHECKING:
     from sagactl.core.saga import Saga
+    from sagactl.spec.problem import Problem
 
 WIDTH_UNKNOWN: Final = 80
 """What a terminal is taken for that doesn't say how wide it is."""
@@ -56,8 +57,20 @@ class Session:
 
     def warn_of_secrets(self, saga: Saga) -> None:
         """Say what is wrong with where the secrets of *saga* come from."""
-        for warning in self.app.vault.warn(saga.secrets) if saga.secrets else ():
+        warnings = self.app.vault.warn(saga.secrets) if saga.secrets else []
+        for warning in warnings:
             self.say(f"warning: {warning}")
+        if warnings and "GITHUB_ACTIONS" in os.environ:
+            from sagactl.cli.ci import tell_warnings
+
+            tell_warnings(self.settings, warnings, saga.source, self.app.config.project)
+
+    def tell_problems(self, problems: Sequence[Problem]) -> None:
+        """Tell a runner of CI where in its files a saga is wrong or odd, while it is known where the project lies."""
+        if problems and "GITHUB_ACTIONS" in os.environ:
+            from sagactl.cli.ci import tell_problems
+
+            tell_problems(self.settings, problems, self.app.config.project)
 
     def say(self, text: str) -> None:
         """Write a line of the conversation to stderr."""
@@ -85,17 +98,8 @@ def open_session(context: typer.Context, file: Path | None = None) -> Iterator[S
         try:
             yield session
         except InvalidError as error:
-            _tell_problems(session, error)
+            session.tell_problems(getattr(error, "problems", ()))
             raise
-
-
-def _tell_problems(session: Session, error: InvalidError) -> None:
-    """Tell a runner of CI where in its files a saga is wrong, while it is known where the project lies."""
-    problems = getattr(error, "problems", None)
-    if problems is not None and "GITHUB_ACTIONS" in os.environ:
-        from sagactl.cli.ci import tell_problems
-
-        tell_problems(session.settings, problems, session.app.config.project)
 
 
 def style_of(stream: IO[str], settings: Globals) -> Style:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -47,10 +46,7 @@ def validate(
     with open_session(context, first) as session, junit_report(session, junit) as report:
         paths = [session.app.find_saga(name) for name in files or ()] or _all_sagas(session)
         found = [problem for path in paths for problem in _check(session, path, report, strict=strict)]
-        if found and "GITHUB_ACTIONS" in os.environ:
-            from sagactl.cli.ci import tell_problems
-
-            tell_problems(session.settings, found, session.app.config.project)
+        session.tell_problems(found)
         if session.output is not Output.TEXT:
             write_document(write_problems(found, files=len(paths)))
         elif not found:

@@ -48,6 +48,7 @@ def fail() -> None:
 SAGA = """
 saga: hostile
 description: "::error::evil"
+defaults: {start_to_close_timeout: 30s}
 steps:
   - {id: speak, tool: evil.speak}
   - {id: fail, tool: evil.fail, read_only: true}
@@ -135,6 +136,47 @@ def test_problems_of_a_saga_are_told_where_they_are(project: Project) -> None:
         assert error[1]["title"] == "unknown-tool"
         assert saga.read_text().splitlines()[int(error[1]["line"]) - 1][int(error[1]["col"]) - 1 :] == "crm.creat_lead"
         assert result.code == 3
+
+
+WARNED = """saga: warned
+secrets: [card_key]
+input:
+  type: object
+  properties:
+    card: {type: string, writeOnly: true}
+defaults: {start_to_close_timeout: 5s}
+steps:
+  - id: note
+    tool: mail.send
+    with: {to: a@example.com, template: welcome}
+    compensate: {none: "a mail can't be unsent"}
+  - id: deposit
+    tool: billing.charge
+    with: {lead_id: x, amount: 1, card: declined}
+"""
+
+
+def test_warnings_of_a_saga_and_what_a_run_leaves_are_told_where_they_are(project: Project) -> None:
+    """`help ci`: each warning is an annotation with file and line, of every command that loads the saga."""
+    (project.path / "sagas" / "warned.yaml").write_text(WARNED)
+    key = project.path / "key.txt"
+    key.write_text("k")
+    key.chmod(0o644)
+    (project.path / "sagactl.toml").write_text(f'[secrets]\ncard_key = {{file = "{key}"}}\n')
+    where = {"file": "sagas/warned.yaml"}
+    for arguments in (("validate", "warned"), ("plan", "warned"), ("run", "warned"), ("run", "warned", "-o", "json")):
+        told = {properties["title"]: properties for _, properties, _ in _warnings(project, *arguments)}
+        assert told["stored-input"].items() >= {**where, "line": "6", "col": "26"}.items()
+        if arguments[0] != "plan":
+            assert told["sagactl"] == {**where, "title": "sagactl"}
+        if arguments[0] == "run":
+            (left,) = (properties for title, properties in told.items() if title.startswith("note is left behind by "))
+            assert left.items() >= {**where, "line": "9"}.items()
+    assert _warnings(project, "run", "warned", "-qq") == []
+
+
+def _warnings(project: Project, *arguments: str) -> list[tuple[str, dict[str, str], str]]:
+    return [command for command in _commands(project.run(*arguments).err) if command[0] == "warning"]
 
 
 def test_annotations_are_bounded(project: Project) -> None:

@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING, Final
 from sagactl.cli.views import commands
 from sagactl.cli.views.letters import explain, say_what
 from sagactl.cli.views.report import render_report
-from sagactl.cli.views.text import plural, safe
-from sagactl.cli.views.words import failed_place, name_failure, name_place
+from sagactl.cli.views.text import safe
+from sagactl.cli.views.words import failed_place, name_failure
 from sagactl.core.left import find_left
 from sagactl.core.records import Cause, Operation, RunStatus
 from sagactl.dataclass import dataclass
 
 if TYPE_CHECKING:
+    from collections.abc import Container, Sequence
+
     from sagactl.cli.views.error import ProblemFacts
     from sagactl.cli.views.scene import Scene
+    from sagactl.core.left import Left
     from sagactl.engine.ending import Ending
     from sagactl.errors import SagactlError
 
@@ -23,6 +26,8 @@ ANNOTATIONS_MAX: Final = 10
 """Annotations of a kind: a runner shows no more of one step."""
 
 LEFT_NAMED_MAX: Final = 12
+"""Items of one step that are named as left behind."""
+
 _ASKED: Final = frozenset({Cause.REQUESTED, Cause.CANCELLED})
 
 
@@ -45,16 +50,19 @@ def annotate_run(scene: Scene, ending: Ending | None) -> list[Annotation]:
         case RunStatus.SUCCEEDED:
             return _annotate_success(scene)
         case RunStatus.ROLLED_BACK:
-            return [*_annotate_failure(scene, ending), *_annotate_left(scene)]
+            return bound([*_annotate_failure(scene, ending), *_annotate_left(scene)])
         case RunStatus.STUCK:
             letters = [_annotate_letter(scene, operation) for operation in scene.state.dead]
             told = {scene.state.operations[operation].failure for operation in scene.state.dead}
             first = [] if scene.state.failure in told else _annotate_failure(scene, ending)
-            return bound([*first, *letters])
+            told_steps = {operation.step for operation in scene.state.dead}
+            return bound([*first, *letters, *_annotate_left(scene, but=told_steps)])
         case RunStatus.TERMINATED:
-            return [Annotation("error", *_split_headline(scene, ending)), *_annotate_left(scene)]
+            return bound([Annotation("error", *_split_headline(scene, ending)), *_annotate_left(scene)])
         case _:
-            return [Annotation("warning", *_split_headline(scene, ending))]
+            waiting = Annotation("warning", *_split_headline(scene, ending))
+            step = next(iter(scene.state.awaiting), None)
+            return [waiting if step is None else _place(scene, step, waiting)]
 
 
 def say_headline(scene: Scene, ending: Ending | None) -> str:
@@ -96,15 +104,22 @@ def _annotate_letter(scene: Scene, operation: Operation) -> Annotation:
     return _place(scene, operation.step, Annotation("error", say_what(op), message))
 
 
-def _annotate_left(scene: Scene) -> list[Annotation]:
-    left = find_left(scene.saga, scene.state)
-    if not left:
-        return []
-    verb = "is" if len(left) == 1 else "are"
-    named = [safe(f"{name_place(each.step, each.item)}: {each.reason}") for each in left[:LEFT_NAMED_MAX]]
+def _annotate_left(scene: Scene, *, but: Container[str] = ()) -> list[Annotation]:
+    """Return a remark for each step that leaves something behind, at its line."""
+    by_step: dict[str, list[Left]] = {}
+    for each in find_left(scene.saga, scene.state):
+        if each.step not in but:
+            by_step.setdefault(each.step, []).append(each)
+    return [_place(scene, step, _describe_left(scene, step, left)) for step, left in by_step.items()]
+
+
+def _describe_left(scene: Scene, step: str, left: Sequence[Left]) -> Annotation:
+    title = f"{step} is left behind by {scene.title}"
+    if left[0].item is None:
+        return Annotation("warning", title, safe(left[0].reason))
+    named = [safe(f"{each.place}: {each.reason}") for each in left[:LEFT_NAMED_MAX]]
     more = len(left) - LEFT_NAMED_MAX
-    text = "\n".join([*named, f"and {more:,} more"] if more > 0 else named)
-    return [Annotation("warning", f"{plural(len(left), 'thing')} {verb} left behind by {scene.title}", text)]
+    return Annotation("warning", title, "\n".join([*named, f"and {more:,} more"] if more > 0 else named))
 
 
 def _place(scene: Scene, step_id: str, annotation: Annotation) -> Annotation:
@@ -125,6 +140,11 @@ def annotate_problem(problem: ProblemFacts) -> Annotation:
         problem.column if has_place else None,
         problem.end_column if has_place else None,
     )
+
+
+def annotate_warning(text: str, file: str | None) -> Annotation:
+    """Return what is to be said of a file as a whole."""
+    return Annotation("warning", "sagactl", safe(text), file)
 
 
 def annotate_error(error: SagactlError) -> Annotation:
