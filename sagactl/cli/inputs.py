@@ -76,6 +76,13 @@ def _read_file(name: str) -> Json:
         text, where = _decode(sys.stdin.buffer.read(PAYLOAD_BYTES_MAX + 1), "stdin"), "stdin"
     else:
         text, where = _read_text(name), name
+    if not text.strip():
+        verb = "pipe" if name == "-" else "write"
+        raise InvalidError(
+            f"{where} is empty: no input came",
+            code="invalid-input",
+            hint=f"{verb} JSON or YAML into it, or {{}} for no input",
+        )
     if text.lstrip()[:1] in {"{", "["}:
         return _parse(text, where)
     from sagactl.spec.document import read_document

@@ -17,5 +17,5 @@ def read_document(text: bytes | str, *, file: str) -> Json:
         findings.error(unreadable.code, unreadable.message, unreadable.span, hint=unreadable.hint)
     root = None if unreadable is not None else read_yaml(source, findings)
     if root is None or findings.has_errors:
-        raise InvalidSagaError(source.file, findings.sorted(), source.text)
+        raise InvalidSagaError(source.file, findings.sorted(), source.text, code="invalid-input")
     return plain_value(root)

@@ -37,14 +37,14 @@ class Problem:
 
 
 class InvalidSagaError(InvalidError):
-    """A saga file with errors; `problems` has all of them, warnings too, in the order of the text."""
+    """A saga file or one of inputs with errors; `problems` has all, warnings too, in the order of the text."""
 
     default_code = "invalid-saga"
 
-    def __init__(self, file: str, problems: Sequence[Problem], source_text: str) -> None:
+    def __init__(self, file: str, problems: Sequence[Problem], source_text: str, *, code: str | None = None) -> None:
         errors = [problem for problem in problems if problem.severity == "error"]
         amount = "an error" if len(errors) == 1 else f"{len(errors)} errors"
-        super().__init__(f"{file} has {amount}", hint=errors[0].hint if len(errors) == 1 else None)
+        super().__init__(f"{file} has {amount}", code=code, hint=errors[0].hint if len(errors) == 1 else None)
         self.file = file
         self.problems = tuple(problems)
         self.source_text = source_text

@@ -365,3 +365,17 @@ def test_a_refused_request_is_no_reason_to_carry_a_run_on(project: Project) -> N
     assert (refused.code, refused.json["error"]["code"]) == (6, "refused")
     assert len((project.path / "witness.jsonl").read_text().splitlines()) == calls
     assert '"disposition": "refused"' in project.run("log", run_id, "-o", "jsonl").out
+
+
+@pytest.mark.parametrize("text", ["", " \n", "# nothing\n", "{", "- : ["])
+def test_inputs_that_are_none_are_named_as_what_they_are(project: Project, text: str) -> None:
+    """F5: what `--inputs` can't use is an error of the input, which names where it came from, and calls nothing."""
+    file = project.path / "input.yaml"
+    file.write_text(text)
+    answers = [("input.yaml", project.run("run", "onboarding", "--inputs", "input.yaml", "-o", "json"))]
+    if not text:
+        answers.append(("stdin", project.run("run", "onboarding", "--inputs", "-", "-o", "json")))
+    for name, result in answers:
+        assert (result.code, result.json["error"]["code"]) == (3, "invalid-input")
+        assert name in result.json["error"]["message"]
+    assert project.run("list", "--ids").out.split() == []
