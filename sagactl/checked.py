@@ -73,7 +73,12 @@ class CheckedSagas:
             return None
 
     def keep(self, text: bytes, file: str, checked: Checked) -> None:
-        """Keep what *text* was found to be; where that can't be, it will be read again."""
+        """Keep what *text* was found to be; where that can't be, it will be read again.
+
+        It is kept beside a log only: a path that was meant otherwise gets no folder of ours.
+        """
+        if not any(self._folder.parent.glob("*-gate")):
+            return
         body = canonical({"definition": write_definition(checked.saga), "warnings": checked.warnings}).encode()
         if len(body) + 65 > KEPT_BYTES_MAX:
             return

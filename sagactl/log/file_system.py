@@ -13,11 +13,16 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from sagactl.errors import StorageError
+from sagactl.errors import DamagedLogError, StorageError
 
 STATE_FOLDER: Final = ".sagactl"
 """A project's folder for what its machine keeps; it is kept out of git by itself."""
 
+NAME_ANOTHER: Final = "name the file of the log with --log or SAGACTL_LOG; the first `sagactl run` makes it"
+GATE_SUFFIX: Final = "-gate"
+_DATABASE: Final = b"SQLite format 3\0"
+_ID_AT: Final = 68
+_HEAD_BYTES: Final = 72
 _MOUNTS: Final = Path("/proc/self/mounts")
 _NETWORK_TYPES: Final = frozenset(
     {"nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "ncpfs", "afs", "ceph", "lustre", "gpfs", "9p", "ocfs2"}
@@ -107,7 +112,30 @@ def refuse_odd_file(path: Path) -> None:
     if stat.S_ISLNK(mode):
         raise StorageError(f"{path} is a symbolic link", code="unsafe-path", hint="name the file itself with --log")
     if not stat.S_ISREG(mode):
-        raise StorageError(f"{path} is no file", code="unsafe-path", hint="name a file with --log")
+        raise StorageError(f"{path} is {_name_kind(mode)}, no file", code="unsafe-path", hint=NAME_ANOTHER)
+
+
+def _name_kind(mode: int) -> str:
+    kinds = {stat.S_IFDIR: "a folder", stat.S_IFSOCK: "a socket", stat.S_IFIFO: "a pipe"}
+    return kinds.get(stat.S_IFMT(mode), "a device")
+
+
+def refuse_foreign_file(path: Path, *, application_id: int) -> None:
+    """Raise DamagedLogError for a file that never was a log: it isn't one, and nothing says that one was kept there.
+
+    It is looked at before anything is made beside it. *application_id* is what the head of a log's file holds.
+    """
+    if path.with_name(path.name + GATE_SUFFIX).exists():
+        return  # one was: what is wrong with the file is found out when it is opened
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD_BYTES)
+    except OSError:
+        return
+    if not head or (head.startswith(_DATABASE) and head[_ID_AT:] == application_id.to_bytes(4, "big")):
+        return
+    what = "is a database, but no log of sagactl" if head.startswith(_DATABASE) else "is no log of sagactl"
+    raise DamagedLogError(f"{path} {what}", code="not-a-log", hint=NAME_ANOTHER)
 
 
 def refuse_network(folder: Path) -> None:

@@ -34,10 +34,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from sagactl.errors import StorageError
-from sagactl.log.file_system import make_private_file
+from sagactl.log.file_system import GATE_SUFFIX, make_private_file
 from sagactl.log.sqlite_errors import locked_error
 
-GATE_SUFFIX: Final = "-gate"
 _HEAD: Final = "sagactl-gate-1"
 _SIZE: Final = 512
 """One sector: written whole or not at all."""

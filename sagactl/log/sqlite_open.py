@@ -18,7 +18,15 @@ from typing import Final
 from urllib.parse import quote
 
 from sagactl.errors import DamagedLogError, NotFoundError, StorageError
-from sagactl.log.file_system import make_private_file, make_private_folder, refuse_network, refuse_odd_file, sync_folder
+from sagactl.log.file_system import (
+    NAME_ANOTHER,
+    make_private_file,
+    make_private_folder,
+    refuse_foreign_file,
+    refuse_network,
+    refuse_odd_file,
+    sync_folder,
+)
 from sagactl.log.gate import Gate, Witness
 from sagactl.log.migrate import APPLICATION_ID, SCHEMA_VERSION, migrate
 from sagactl.log.pruning import TOMBSTONES
@@ -87,6 +95,7 @@ def prepare_place(path: Path) -> None:
     refuse_network(path.parent)
     make_private_folder(path.parent)
     refuse_odd_file(path)
+    refuse_foreign_file(path, application_id=APPLICATION_ID)
 
 
 def open_to_read(path: Path, *, busy_ms: int, connect: Connect, is_immutable: bool) -> sqlite3.Connection:
@@ -111,7 +120,7 @@ def open_to_read(path: Path, *, busy_ms: int, connect: Connect, is_immutable: bo
 def _refuse_scrap(path: Path) -> None:
     """Raise DamagedLogError for a file so short that SQLite would take it for an empty database."""
     if path.stat().st_size > 0:
-        raise DamagedLogError(f"{path} is no log of sagactl", hint="name another file with --log")
+        raise DamagedLogError(f"{path} is no log of sagactl", code="not-a-log", hint=NAME_ANOTHER)
 
 
 def _refuse_old(version: int, path: Path) -> None:
@@ -145,7 +154,7 @@ def _read_version(connection: sqlite3.Connection, path: Path) -> int:
         return version
     if application_id == 0 and version == 0 and _ask(connection, "SELECT count(*) FROM sqlite_master") == 0:
         return 0
-    raise DamagedLogError(f"{path} is a database, but no log of sagactl", hint="name another file with --log")
+    raise DamagedLogError(f"{path} is a database, but no log of sagactl", code="not-a-log", hint=NAME_ANOTHER)
 
 
 def _bring_up(connection: sqlite3.Connection, path: Path, gate: Gate) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sagactl.errors import DamagedLogError, StorageError
+from sagactl.errors import DamagedLogError, NotFoundError, StorageError
 from sagactl.log import migrate
 from sagactl.log.base import RunFilter
 from sagactl.log.migrate import SCHEMA_VERSION, SCRIPTS, read_scripts, split_script
@@ -195,6 +196,7 @@ def test_processes_that_make_a_log_at_once_make_one(path: Path) -> None:
     """Of several first commands at the same instant one makes the log and all use it."""
     program = """
 import os
+import socket
 say("ready"); sys.stdin.readline()
 log = SqliteLog(path); start(log, f"run{os.getpid()}"); log.close()
 say("done")
@@ -206,4 +208,59 @@ say("done")
     assert [end(process) for process in processes] == ["done"] * 4
     with closing(SqliteLog(path)) as log:
         assert log.rows(RunFilter())[1] == 4
+        assert log.verify().findings == ()
+
+
+def _make(path: Path, kind: str) -> None:
+    match kind:
+        case "text":
+            path.write_text("root:x:0:0:root:/root:/bin/sh\n" * 20)
+        case "database":
+            with closing(sqlite3.connect(path)) as connection:
+                connection.execute("CREATE TABLE runs (x)")
+        case "folder":
+            path.mkdir()
+        case "pipe":
+            os.mkfifo(path)
+        case "socket":
+            with closing(socket.socket(socket.AF_UNIX)) as bound:
+                bound.bind(str(path))
+
+
+@pytest.mark.parametrize("kind", ["text", "database", "folder", "pipe", "socket"])
+@pytest.mark.parametrize("read_only", [True, False])
+def test_what_never_was_a_log_is_left_alone_and_another_path_is_asked_for(
+    tmp_path: Path, kind: str, read_only: bool
+) -> None:
+    """H59: a wrong path isn't a damaged log: the hint is to name the right one, and nothing is made beside it."""
+    path = tmp_path / "log.db"
+    _make(path, kind)
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(StorageError) as caught:
+        open_log(path, read_only=read_only)
+    assert caught.value.code in {"not-a-log", "unsafe-path"}
+    assert "--log or SAGACTL_LOG" in str(caught.value.hint)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_log_that_was_overwritten_is_damaged_and_wants_its_copy_back(path: Path) -> None:
+    """H59: where a log was kept, the hint is to put a copy of it back."""
+    with closing(SqliteLog(path)) as log:
+        start(log)
+    path.write_text("something else\n" * 100)
+    for read_only in (True, False):
+        with pytest.raises(DamagedLogError) as caught:
+            open_log(path, read_only=read_only)
+        assert (caught.value.code, caught.value.hint) == ("damaged-log", "put a copy of the log in its place")
+
+
+def test_an_empty_file_becomes_a_log(tmp_path: Path) -> None:
+    """An empty file where no log was kept is as good as none: there is nothing to read, and a run begins one."""
+    path = tmp_path / "log.db"
+    path.touch()
+    with pytest.raises(NotFoundError, match="no log"):
+        open_log(path, read_only=True)
+    with closing(SqliteLog(path)) as log:
+        start(log)
+    with closing(open_log(path, read_only=True)) as log:
         assert log.verify().findings == ()
