@@ -31,6 +31,9 @@ KEPT_MAX: Final = 64
 KEPT_BYTES_MAX: Final = 8 * 1024 * 1024
 _LOADER: Final = ("spec", "schemas", "core/definition.py", "core/saga.py", "core/template.py")
 _SUFFIX: Final = ".saga"
+_OWN_FOLDER: Final = ".sagactl"
+_GATES: Final = "*-gate"
+"""What stands beside every log."""
 
 
 class Checked(NamedTuple):
@@ -75,9 +78,10 @@ class CheckedSagas:
     def keep(self, text: bytes, file: str, checked: Checked) -> None:
         """Keep what *text* was found to be; where that can't be, it will be read again.
 
-        It is kept beside a log only: a path that was meant otherwise gets no folder of ours.
+        It is kept beside a log only, or in a project's own folder: a path that is named by mistake gets no folder.
         """
-        if not any(self._folder.parent.glob("*-gate")):
+        beside = self._folder.parent
+        if beside.name != _OWN_FOLDER and not any(beside.glob(_GATES)):
             return
         body = canonical({"definition": write_definition(checked.saga), "warnings": checked.warnings}).encode()
         if len(body) + 65 > KEPT_BYTES_MAX:

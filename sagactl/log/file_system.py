@@ -19,7 +19,6 @@ STATE_FOLDER: Final = ".sagactl"
 """A project's folder for what its machine keeps; it is kept out of git by itself."""
 
 NAME_ANOTHER: Final = "name the file of the log with --log or SAGACTL_LOG; the first `sagactl run` makes it"
-GATE_SUFFIX: Final = "-gate"
 _DATABASE: Final = b"SQLite format 3\0"
 _ID_AT: Final = 68
 _HEAD_BYTES: Final = 72
@@ -120,12 +119,12 @@ def _name_kind(mode: int) -> str:
     return kinds.get(stat.S_IFMT(mode), "a device")
 
 
-def refuse_foreign_file(path: Path, *, application_id: int) -> None:
-    """Raise DamagedLogError for a file that never was a log: it isn't one, and nothing says that one was kept there.
+def refuse_foreign_file(path: Path, gate: Path, *, application_id: int) -> None:
+    """Raise DamagedLogError for a file that never was a log: it isn't one, and no *gate* says that one was kept there.
 
     It is looked at before anything is made beside it. *application_id* is what the head of a log's file holds.
     """
-    if path.with_name(path.name + GATE_SUFFIX).exists():
+    if gate.exists():
         return  # one was: what is wrong with the file is found out when it is opened
     try:
         with path.open("rb") as file:

@@ -34,15 +34,21 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from sagactl.errors import StorageError
-from sagactl.log.file_system import GATE_SUFFIX, make_private_file
+from sagactl.log.file_system import make_private_file
 from sagactl.log.sqlite_errors import locked_error
 
+GATE_SUFFIX: Final = "-gate"
 _HEAD: Final = "sagactl-gate-1"
 _SIZE: Final = 512
 """One sector: written whole or not at all."""
 _QUICK_SECONDS: Final = 0.001
 _SLOW_SECONDS: Final = 0.01
 _QUICK_FOR_SECONDS: Final = 1.0
+
+
+def find_gate(path: Path) -> Path:
+    """Return where the gate of the log at *path* is."""
+    return path.with_name(path.name + GATE_SUFFIX)
 
 
 class Witness(NamedTuple):
@@ -58,7 +64,7 @@ class Gate:
     """The lock and the witness of the log at *path*; not safe for several threads at once."""
 
     def __init__(self, path: Path, *, timeout_seconds: float, is_read_only: bool = False) -> None:
-        self.path = path.with_name(path.name + GATE_SUFFIX)
+        self.path = find_gate(path)
         self._log = path
         self._timeout_seconds = timeout_seconds
         self._is_read_only = is_read_only

@@ -27,7 +27,7 @@ from sagactl.log.file_system import (
     refuse_odd_file,
     sync_folder,
 )
-from sagactl.log.gate import Gate, Witness
+from sagactl.log.gate import Gate, Witness, find_gate
 from sagactl.log.migrate import APPLICATION_ID, SCHEMA_VERSION, migrate
 from sagactl.log.pruning import TOMBSTONES
 from sagactl.log.sqlite_errors import storage_error
@@ -95,7 +95,7 @@ def prepare_place(path: Path) -> None:
     refuse_network(path.parent)
     make_private_folder(path.parent)
     refuse_odd_file(path)
-    refuse_foreign_file(path, application_id=APPLICATION_ID)
+    refuse_foreign_file(path, find_gate(path), application_id=APPLICATION_ID)
 
 
 def open_to_read(path: Path, *, busy_ms: int, connect: Connect, is_immutable: bool) -> sqlite3.Connection:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from sagactl.log.file_system import refuse_foreign_file, refuse_odd_file
-from sagactl.log.gate import Gate, Witness
+from sagactl.log.gate import Gate, Witness, find_gate
 from sagactl.log.migrate import APPLICATION_ID
 from sagactl.log.sqlite_errors import storage_error
 from sagactl.log.sqlite_open import (
@@ -59,7 +59,7 @@ class ReadingStore:
         self._live: sqlite3.Connection | None = None
         self._is_checked = False
         refuse_odd_file(path)
-        refuse_foreign_file(path, application_id=APPLICATION_ID)
+        refuse_foreign_file(path, find_gate(path), application_id=APPLICATION_ID)
         self._gate = Gate(path, timeout_seconds=busy_ms / 1000, is_read_only=True)
         try:
             self._check_there()
