@@ -8,6 +8,7 @@ lone surrogates have no spelling and are refused.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Final, TypeAlias, cast
@@ -152,7 +153,6 @@ def _refuse_constant(text: str) -> None:
 def _refuse_twins(pairs: list[tuple[str, object]]) -> dict[str, object]:
     result = dict(pairs)
     if len(result) != len(pairs):
-        keys = [key for key, _ in pairs]
-        twin = next(key for key in keys if keys.count(key) > 1)
+        twin = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
         raise NotJsonError(f"the key {twin!r} is given twice")
     return result

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
+from functools import lru_cache
 from typing import Final, Protocol, TypeAlias, cast
 
 from sagactl.core.canonical import Json, canonical
@@ -21,16 +22,20 @@ from sagactl.dataclass import dataclass
 
 ROOTS: Final = frozenset({"input", "steps", "item", "index", "run", "args", "output", "secrets"})
 
+EXPRESSION_LENGTH_MAX: Final = 4_000
+"""Characters of one expression; what is longer belongs into a tool."""
+
 Scope: TypeAlias = Mapping[str, object]
 Path: TypeAlias = tuple[str | int, ...]
 
 
 class TemplateSyntaxError(ValueError):
-    """The text between the braces is unfinished or empty; `offset` counts characters of the string."""
+    """The text between the braces is unfinished, empty or too long; `offset` counts characters of the string."""
 
-    def __init__(self, message: str, offset: int) -> None:
+    def __init__(self, message: str, offset: int, *, code: str = "bad-expression") -> None:
         super().__init__(message)
         self.offset = offset
+        self.code = code
 
 
 class ExpressionError(ValueError):
@@ -99,11 +104,22 @@ _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _STEP = rf"\.{_NAME}|\[\d{{1,6}}\]|\[\"[^\"\\]*\"\]|\['[^'\\]*'\]"
 _REFERENCE: Final = re.compile(rf"\s*({_NAME})((?:{_STEP})*)\s*", re.ASCII)
 _PATH_STEP: Final = re.compile(rf"\.({_NAME})|\[(\d{{1,6}})\]|\[\"([^\"\\]*)\"\]|\['([^'\\]*)'\]", re.ASCII)
-_TOKEN: Final = re.compile(
-    rf"(?P<string>r?\"\"\".*?\"\"\"|r?'''.*?'''|r?\"(?:[^\"\\]|\\.)*\"|r?'(?:[^'\\]|\\.)*')"
-    rf"|(?P<path>(?<![\w.])(?:{_NAME})(?:(?:{_STEP})(?!\w|\s*\())*)|(?P<brace>[{{}}])",
-    re.ASCII | re.DOTALL,
-)
+_MARKS: Final = ('"""', "'''", '"', "'")
+STRINGS: Final = {mark: rf"{mark}(?:[^\\]|\\.)*?{mark}" for mark in _MARKS}
+"""The patterns of strings in CEL, by the mark that they begin and end with; a dot stands for any character.
+
+They hold for raw strings too: the library takes none in which a backslash stands before its mark.
+"""
+
+
+@lru_cache(maxsize=1 << len(_MARKS))
+def _compile_tokens(marks: tuple[str, ...]) -> re.Pattern[str]:
+    """Return the pattern of strings, paths and braces; a group is named after the mark that no other one closes."""
+    strings = "".join(rf"{STRINGS[mark]}|(?P<open{_MARKS.index(mark)}>{mark})|" for mark in marks)
+    path = rf"(?P<path>(?<![\w.])(?:{_NAME})(?:(?:{_STEP})(?!\w|\s*\())*)"
+    return re.compile(rf"{strings}{path}|(?P<brace>[{{}}])", re.ASCII | re.DOTALL)
+
+
 _OPEN: Final = re.compile(r"\$?\$\{\{")
 
 
@@ -149,27 +165,44 @@ def _split(text: str) -> Iterator[str | Reference | Expression]:
 
 def _find_end(text: str, start: int) -> int:
     depth = 0
-    position = start
-    while position < len(text):
-        if depth == 0 and text.startswith("}}", position):
-            return position
-        token = _TOKEN.match(text, position)
-        if token is not None and token.lastgroup == "brace":
-            depth += 1 if token.group() == "{" else -1
-        position = token.end() if token is not None else position + 1
+    for token in _tokens(text, start):
+        if token.lastgroup != "brace":
+            continue
+        if depth == 0 and text.startswith("}}", token.start()):
+            return token.start()
+        depth += 1 if token.group() == "{" else -1
     raise TemplateSyntaxError("${{ without }}", start - 3)
+
+
+def _tokens(text: str, position: int = 0) -> Iterator[re.Match[str]]:
+    """Yield strings, paths and braces, in a time that grows with the length of *text* alone.
+
+    Behind a mark that no other one closes, further ones of its kind are escaped and nothing closes them either: strings
+    in such marks are not looked for again.
+    """
+    marks: tuple[str, ...] = _MARKS
+    while (token := _compile_tokens(marks).search(text, position)) is not None:
+        if token.lastgroup is not None and token.lastgroup.startswith("open"):
+            marks = tuple(mark for mark in marks if mark != token.group())
+            position = token.start()
+        else:
+            position = token.end()
+            yield token
 
 
 def parse_expression(text: str, offset: int = 0) -> Reference | Expression:
     """Read what stands between the braces; *offset* is where it begins in its string."""
     if not text.strip():
         raise TemplateSyntaxError("an empty expression", offset)
+    if (length := len(text.strip())) > EXPRESSION_LENGTH_MAX:
+        message = f"the expression has {length} characters; at most {EXPRESSION_LENGTH_MAX} are allowed"
+        raise TemplateSyntaxError(message, offset, code="over-limit")
     plain = _REFERENCE.fullmatch(text)
     if plain is not None and plain.group(1) in ROOTS:
         return Reference(_parse_path(text.strip()), text.strip())
     paths = tuple(
         _parse_path(token.group("path"))
-        for token in _TOKEN.finditer(text)
+        for token in _tokens(text)
         if token.lastgroup == "path" and token.group("path").split(".")[0].split("[")[0] in ROOTS
     )
     return Expression(text.strip(), paths)

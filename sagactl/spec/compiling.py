@@ -8,7 +8,7 @@ from sagactl.core.template import Reference
 from sagactl.errors import InvalidError
 from sagactl.spec.expressions import PlacedExpression
 from sagactl.spec.findings import Findings
-from sagactl.spec.references import EXPRESSION_LENGTH_MAX, View, is_misspelt, type_at
+from sagactl.spec.references import View, is_misspelt, type_at
 from sagactl.spec.schema_types import Types, overlap, show_types, types_of
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Compiler:
                 return frozenset({"string"}) if "secrets" in view.place.roots else None
             return types_of(type_at(placed.found.path, view))
         text = placed.found.text
-        if is_misspelt(placed) or len(text) > EXPRESSION_LENGTH_MAX or not self._is_there(placed):
+        if is_misspelt(placed) or not self._is_there(placed):
             return None
         if text not in self._known:
             assert self._evaluator is not None, "the library is there"

@@ -85,7 +85,9 @@ def _refuse(scalar: Scalar, error: TemplateSyntaxError, findings: Findings) -> N
     opening = max(scalar.value.rfind(_MARK, 0, error.offset + len(_MARK)), 0)
     start = _skip_marks(findings.source, scalar, scalar.span.start - 1, scalar.value.count(_MARK, 0, opening) + 1)
     span = scalar.span if start < 0 else Span(start, start + len(_MARK))
-    findings.error("bad-expression", str(error), span, hint="${{ opens an expression and }} ends it; $${{ is just text")
+    is_syntax = error.code == "bad-expression"
+    hint = "${{ opens an expression and }} ends it; $${{ is just text" if is_syntax else "let a tool do what is so long"
+    findings.error(error.code, str(error), span, hint=hint)
 
 
 def sort_keys(value: Json) -> Json:

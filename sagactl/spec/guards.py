@@ -20,11 +20,14 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias
 
-from sagactl.core.template import Reference, parse_expression
+from sagactl.core.template import STRINGS, Reference, parse_expression
 from sagactl.dataclass import dataclass
 
 DEPTH_MAX: Final = 32
 """Brackets within brackets; CEL allows no more either."""
+
+BUILT_DEPTH_MAX: Final = 2 * DEPTH_MAX
+"""Brackets and conditions within one another that are followed; it is more than CEL allows."""
 
 Steps: TypeAlias = frozenset[str]
 _NONE: Final[Steps] = frozenset()
@@ -39,11 +42,11 @@ _WHEN_TRUE: Final = frozenset({("status", "==", "succeeded"), ("status", "!=", "
 _WHEN_FALSE: Final = frozenset({("status", "!=", "succeeded"), ("status", "==", "skipped"), ("output", "==", "null")})
 
 _ATOM: Final = re.compile(
-    r"""r?\"{3}.*?\"{3}|r?'{3}.*?'{3}|r?"(?:[^"\\]|\\.)*"|r?'(?:[^'\\]|\\.)*'"""
+    rf"""{"|".join(STRINGS.values())}|["'].*"""
     r"""|(?<=[\w\])])\[\s*(?:\d+|"[^"\\]*"|'[^'\\]*')\s*\]|\.\?|\[\?|&&|\|\||[!=]=|[\w.]+|\s+|.""",
     re.DOTALL | re.ASCII,
 )
-"""Strings and plain indexes are taken whole, so that nothing in them looks like structure."""
+"""Strings and plain indexes are taken whole: nothing in them looks like structure. One without an end is the rest."""
 
 _OPENERS: Final = frozenset({"(", "[", "{", "[?"})
 _CLOSERS: Final = frozenset({")", "]", "}"})
@@ -140,38 +143,48 @@ def _read(text: str) -> tuple[_Item, ...] | None:
     return tuple(stack[0][1]) if len(stack) == 1 else None
 
 
-def _build(items: Sequence[_Item]) -> _Tree:
+def _build(items: Sequence[_Item], depth: int = 0) -> _Tree:
     items = _strip(items)
+    if depth > BUILT_DEPTH_MAX:
+        return _Tree(items)
     ternary = _split_ternary(items)
     if ternary is not None:
-        test, positive, negative = map(_build, ternary)
+        test, positive, negative = (_build(part, depth + 1) for part in ternary)
         return _Tree(items, (test, positive, negative), (_NONE, test.if_true, test.if_false))
     disjunction = _split(items, "||")
     if len(disjunction) > 1:
-        parts = tuple(map(_build, disjunction))
+        parts = tuple(_build(part, depth + 1) for part in disjunction)
         certain = _NONE.union(*(part.if_false for part in parts))
         shared = parts[0].if_true.intersection(*(part.if_true for part in parts))
         return _Tree(items, parts, (certain,) * len(parts), if_true=shared, if_false=certain)
     conjunction = _split(items, "&&")
     if len(conjunction) > 1:
-        parts = tuple(map(_build, conjunction))
+        parts = tuple(_build(part, depth + 1) for part in conjunction)
         certain = _NONE.union(*(part.if_true for part in parts))
         shared = parts[0].if_false.intersection(*(part.if_false for part in parts))
         guards = (certain,) * len(parts)
         return _Tree(items, parts, guards, if_true=certain, if_false=shared, is_conjunction=True)
-    return _build_leaf(items)
+    return _build_leaf(items, depth)
 
 
-def _build_leaf(items: tuple[_Item, ...]) -> _Tree:
+def _build_leaf(items: tuple[_Item, ...], depth: int) -> _Tree:
     if items and items[0] == "!":
-        inner = _build(items[1:])
-        return _Tree(items, (inner,), (_NONE,), if_true=inner.if_false, if_false=inner.if_true)
+        return _build_negation(items, depth)
     test = _read_test(_spell(items))
     if test is not None:
         step, holds = frozenset({test[0]}), test[1]
         return _Tree(items, if_true=step if holds else _NONE, if_false=_NONE if holds else step, is_test=True)
     groups = (item for item in items if isinstance(item, _Group))
-    return _Tree(items, tuple(_build(part) for group in groups for part in _split_members(group)))
+    return _Tree(items, tuple(_build(part, depth + 1) for group in groups for part in _split_members(group)))
+
+
+def _build_negation(items: tuple[_Item, ...], depth: int) -> _Tree:
+    """Read any number of `!` at once: CEL allows thousands of them, and each is no level of its own."""
+    marks = next((index for index, item in enumerate(items) if item != "!" and not _is_space(item)), len(items))
+    is_turned = items[:marks].count("!") % 2 == 1
+    inner = _build(items[marks:], depth + 1)
+    if_true, if_false = (inner.if_false, inner.if_true) if is_turned else (inner.if_true, inner.if_false)
+    return _Tree(items, (inner,), (_NONE,), if_true=if_true, if_false=if_false)
 
 
 def _read_test(text: str) -> tuple[str, bool] | None:

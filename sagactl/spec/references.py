@@ -19,9 +19,6 @@ from sagactl.spec.schema_types import NoSuchFieldError, Typed, array_of, descend
 from sagactl.spec.source import Span
 from sagactl.spec.visible import quote
 
-EXPRESSION_LENGTH_MAX: Final = 4_000
-"""Characters of one expression; what is longer belongs into a tool."""
-
 _RUN: Final[Mapping[str, Json]] = {
     "type": "object",
     "additionalProperties": False,
@@ -86,11 +83,6 @@ class View:
 
 def check_expression(placed: PlacedExpression, view: View) -> None:
     """Note everything that the expression refers to and can't see, or that isn't there."""
-    findings = view.facts.findings
-    if len(placed.found.text) > EXPRESSION_LENGTH_MAX:
-        message = f"the expression has {len(placed.found.text)} characters; at most {EXPRESSION_LENGTH_MAX} are allowed"
-        findings.error("over-limit", message, placed.span)
-        return
     if is_misspelt(placed):
         _report_root(_NAME.findall(placed.found.text)[0], placed.span, view)
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from decimal import Decimal
 from typing import Any
 
@@ -79,6 +80,15 @@ def test_what_is_no_json_of_ours_is_refused(text: str | bytes) -> None:
     """F2: NaN, infinity, numbers out of range, twins of a key, half characters and bottomless nesting are errors."""
     with pytest.raises(NotJsonError):
         parse(text)
+
+
+def test_a_twin_among_many_keys_is_found_at_once() -> None:
+    """H03: a megabyte of keys of which the last is given twice is refused in a moment, by its name."""
+    text = "{" + ",".join(f'"k{number}":1' for number in range(90_000)) + ',"k89999":1}'
+    started = time.process_time()
+    with pytest.raises(NotJsonError, match="'k89999' is given twice"):
+        parse(text)
+    assert time.process_time() - started < 2
 
 
 @pytest.mark.parametrize(

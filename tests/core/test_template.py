@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any
 
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 from sagactl.core.canonical import canonical
 from sagactl.core.keys import SECRET_MARK
 from sagactl.core.template import (
+    EXPRESSION_LENGTH_MAX,
     Expression,
     ExpressionError,
     Literal,
@@ -125,6 +128,44 @@ def test_an_unfinished_expression_is_a_syntax_error(text: str) -> None:
     """F3: what stands between the braces ends, and isn't empty."""
     with pytest.raises(TemplateSyntaxError):
         parse_template(text)
+
+
+def test_an_expression_has_a_limit() -> None:
+    """Limits: 4,000 characters are read, white space around them not counted; one more is over the limit."""
+    longest = "1 + " * (EXPRESSION_LENGTH_MAX // 4 - 1) + "1   "
+    assert isinstance(parse_template(f"${{{{   {longest}   }}}}"), Expression)
+    with pytest.raises(TemplateSyntaxError, match="has 4001 characters; at most 4000") as caught:
+        parse_template(f"${{{{ {'1' * (EXPRESSION_LENGTH_MAX + 1)} }}}}")
+    assert caught.value.code == "over-limit"
+
+
+@pytest.mark.parametrize("end", ["", " }}"])
+@pytest.mark.parametrize(
+    "piece",
+    ['\\"', "\\'", '\\"""', "\\'''", '\\"""y"', "\"'", '"""\'', "r\"'", "{", "}", "a.b ", 'a["', "a['", "a[1", "x"],
+)
+@pytest.mark.parametrize("mark", ["", '"', "'", '"""', "'''", 'r"', "rb'''"])
+def test_the_time_to_read_a_text_grows_with_its_length_alone(mark: str, piece: str, end: str) -> None:
+    """H01: no long text makes the reader of expressions look at its characters again and again."""
+    started = time.process_time()
+    with suppress(TemplateSyntaxError):
+        parse_template("${{ " + mark + piece * (120_000 // len(piece)) + end)
+    assert time.process_time() - started < 2
+
+
+@pytest.mark.parametrize(
+    ("text", "paths"),
+    [
+        ('"""\\""" + input.a + """ + input.b', [("input", "b")]),
+        ('r"""x""" + input.a + R"y" + input.b', [("input", "a"), ("input", "b")]),
+        ('"\\\\" + input.a', [("input", "a")]),
+        ("'input.a", [("input", "a")]),
+        ('"\\" + input.a', [("input", "a")]),
+    ],
+)
+def test_a_string_ends_where_it_ends_in_cel(text: str, paths: list[Any]) -> None:
+    """F3: a mark behind a backslash ends no string, so what stands in one and what behind it are told apart."""
+    assert list(paths_of(parse_template("${{ " + text + " }}"))) == paths
 
 
 def test_braces_inside_an_expression_do_not_end_it() -> None:

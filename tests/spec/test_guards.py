@@ -25,6 +25,10 @@ GUARDED = [
     "[1, steps.x.output != null ? steps.x.output.y : 2][1]",
     "{'a': steps.x.output != null ? steps.x.output.y : 2}.a",
     "!(steps.x.status == 'skipped' || input.a) && steps.x.output.y > 1",
+    "!!(steps.x.status == 'succeeded') && steps.x.output.y > 1",
+    "! ! !(steps.x.status == 'skipped') && steps.x.output.y > 1",
+    "!(!(steps.x.status == 'succeeded') || input.a) && steps.x.output.y > 1",
+    r"""r'\\' != 'x' && steps.x.status == 'succeeded' && steps.x.output.y > 1""",
     "steps.x.status",
     "'steps.x.output.y'",
     "input.a ? 'steps.x.output' : 'b'",
@@ -45,6 +49,12 @@ UNGUARDED = [
     "input.list.exists(i, i == steps.x.output.y)",
     "steps.x.output.y == 1 ? true : false",
     "!steps.x.output.y",
+    "!!steps.x.output.y",
+    "!(!(steps.x.status == 'succeeded') && input.a) && steps.x.output.y > 1",
+    "! ! !(steps.x.status == 'succeeded') && steps.x.output.y > 1",
+    "!" * 3000 + "steps.x.output.y",
+    "input.a ? steps.x.output.y : " * 130 + "1",
+    r"""r'\\' != steps.x.output.y && 'steps.x.status == "succeeded"' != ''""",
     "(" * 60 + "steps.x.output.y" + ")" * 60,
 ]
 
