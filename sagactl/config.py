@@ -42,6 +42,7 @@ class Config:
     """The table `[alerts]`; what it means is read when something may be sent."""
     events: Mapping[str, Any] | None = None
     telemetry: Mapping[str, Any] | None = None
+    verify: Mapping[str, Any] | None = None
     origins: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -130,6 +131,7 @@ def load_config(
         alerts=values.get("alerts"),
         events=values.get("events"),
         telemetry=values.get("telemetry"),
+        verify=values.get("verify"),
         origins=origins,
     )
 
@@ -195,6 +197,7 @@ def _checked(layer: object, where: str, folder: Path | None) -> dict[str, Any]:
         "alerts": _is_table,
         "events": _is_table,
         "telemetry": _is_table,
+        "verify": _is_table,
     }
     for key, value in layer.items():
         if key not in checks:

@@ -46,6 +46,7 @@ ALLOWED = {
     "checked": {"core", "errors", ""},
     "saga_files": {"errors"},
     "inputs": {"spec", "tools.convert", "identity", "core", "errors"},
+    "heads": {"config", "secrets", "log", "core", "errors"},
     "app": {
         "app",
         "inputs",
@@ -68,6 +69,7 @@ ALLOWED = {
         "inputs",
         "doctor",
         "driving",
+        "heads",
         "documents",
         "config",
         "engine",

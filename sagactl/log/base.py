@@ -243,10 +243,17 @@ class Verification:
     findings: tuple[Finding, ...] = ()
     tombstones: int = 0
     tombstones_head: str = ""
+    lengths: dict[str, int] = field(default_factory=dict)
+    """Which record of each run its head is the hash of."""
 
 
 class Log(Protocol):
     """The saga log."""
+
+    @property
+    def store_id(self) -> str:
+        """The id that this log was given when it was made."""
+        ...
 
     @property
     def outbox(self) -> Outbox:
@@ -352,6 +359,13 @@ class Log(Protocol):
 
     def count(self, now_ms: int) -> Counts:
         """Return how much of everything there is; costs the same however many records there are."""
+        ...
+
+    def holds(self, run_id: str, seq: int, head: str) -> bool:
+        """Tell whether record *seq* of the run has the hash *head*, or, once it was pruned, its tombstone covers it.
+
+        For the run `tombstones` *seq* is the number of a tombstone.
+        """
         ...
 
     def verify(self, run_id: str | None = None) -> Verification:

@@ -7,6 +7,7 @@ was shows here as well.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field, replace
@@ -43,6 +44,7 @@ from sagactl.log.memory_outbox import MemoryOutbox
 from sagactl.log.pruning import (
     ENDED,
     GENESIS,
+    TOMBSTONES,
     bury,
     check_pruned_key,
     check_tombstones,
@@ -90,6 +92,7 @@ class MemoryLog:
         self._letters: list[DeadLetter] = []
         self._asked: list[tuple[str, str]] = []
         self._tombstones: list[Tombstone] = []
+        self.store_id = os.urandom(16).hex()
         self.outbox = MemoryOutbox(self._lock, self._oldest_first, self._follow)
 
     def create(self, new: NewRun, *, holder: Holder | None) -> Creation:
@@ -394,6 +397,16 @@ class MemoryLog:
                 now_ms=now_ms,
             )
 
+    def holds(self, run_id: str, seq: int, head: str) -> bool:
+        """Tell whether the log has this record, or the tombstone that covers it."""
+        with self._lock:
+            if run_id == TOMBSTONES:
+                return any((each.number, each.hash) == (seq, head) for each in self._tombstones)
+            if run_id in self._runs:
+                return any((each.seq, each.hash) == (seq, head) for each in self._runs[run_id].links)
+            buried = [each for each in self._tombstones if each.run_id == run_id]
+            return any(each.seq > seq or (each.seq, each.head) == (seq, head) for each in buried)
+
     def verify(self, run_id: str | None = None) -> Verification:
         """Compute everything again and compare."""
         with self._lock:
@@ -403,15 +416,16 @@ class MemoryLog:
                 for name, body in self._definitions.items()
                 if check_definition(name, body) is None
             ]
-            records, heads = 0, {}
+            heads: dict[str, str] = {}
+            lengths: dict[str, int] = {}
             for name, run in runs.items():
-                count, heads[name], problems = verify_run(name, run.links, partial(self._evidence, name))
-                records += count
+                lengths[name], heads[name], problems = verify_run(name, run.links, partial(self._evidence, name))
                 findings += problems
             number, head = self._last_tombstone()
             wrong = check_tombstones(self._tombstones, self._last_tombstone) if run_id is None else None
             findings += [] if wrong is None else [Finding(WHOLE_LOG, None, wrong)]
-        return Verification(len(runs), records, heads, tuple(findings), number, head if number else "")
+        last, records = head if number else "", sum(lengths.values())
+        return Verification(len(runs), records, heads, tuple(findings), number, last, lengths)
 
     def _evidence(self, run_id: str) -> Evidence:
         run = self._runs[run_id]

@@ -51,7 +51,7 @@ from sagactl.log.checkpoint import Checkpointer
 from sagactl.log.group_commit import GroupCommit
 from sagactl.log.leases import LeaseClock, set_wall_clock
 from sagactl.log.rows import check_new
-from sagactl.log.sqlite_open import BUSY_MS, Connect, connect_plainly
+from sagactl.log.sqlite_open import BUSY_MS, Connect, connect_plainly, holds, read_store_id
 from sagactl.log.sqlite_reading import ReadingStore, Store
 from sagactl.log.sqlite_store import Work, WritingStore
 from sagactl.log.sqlite_write import EncodedBatch, Head
@@ -98,6 +98,11 @@ class SqliteLog:
         if self._writer is None:
             raise StorageError(f"the log {self.path} was opened only to read", code="read-only")
         return self._writer.write(work)
+
+    @property
+    def store_id(self) -> str:
+        """Return the id that the log was given when it was made."""
+        return self._store.read(read_store_id)
 
     @property
     def outbox(self) -> SqliteOutbox:
@@ -213,6 +218,10 @@ class SqliteLog:
         from sagactl.log.sqlite_counts import count_all
 
         return self._store.read(lambda connection: count_all(connection, self.path, now_ms))
+
+    def holds(self, run_id: str, seq: int, head: str) -> bool:
+        """Tell whether the log has this record, or the tombstone that covers it."""
+        return self._store.read(lambda connection: holds(connection, run_id, seq, head))
 
     def verify(self, run_id: str | None = None) -> Verification:
         """Compute everything again and compare; see `verify`."""

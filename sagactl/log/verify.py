@@ -34,6 +34,7 @@ def verify_store(store: Store, run_id: str | None) -> Verification:
         run_ids = [store.read(lambda connection: read_row(connection, run_id)).run_id]
         findings = []
     heads: dict[str, str] = {}
+    lengths: dict[str, int] = {}
     records = runs = 0
     for each in run_ids:
         try:
@@ -49,7 +50,7 @@ def verify_store(store: Store, run_id: str | None) -> Verification:
             continue  # pruned while its records were read
         runs += 1
         records += count
-        heads[each] = head
+        heads[each], lengths[each] = head, count
         findings += problems
     if witness is not None and witness.run_id and (run_id is None or run_id == witness.run_id):
         findings += _check_witness(store, witness.run_id, witness.seq, witness.hash)
@@ -57,7 +58,8 @@ def verify_store(store: Store, run_id: str | None) -> Verification:
     if run_id is None:
         buried, tombstones_head = store.read(read_last)
         findings += _check_tombstones(store)
-    return Verification(runs, records, heads, tuple(findings), buried, tombstones_head if buried else "")
+    head_of_tombstones = tombstones_head if buried else ""
+    return Verification(runs, records, heads, tuple(findings), buried, head_of_tombstones, lengths)
 
 
 def _is_gone(store: Store, run_id: str) -> bool:

@@ -29,6 +29,7 @@ RECORDS_SCHEMA: Final = "sagactl.records/1"
 DEAD_LETTER_SCHEMA: Final = "sagactl.dead-letter/1"
 DEAD_LETTERS_SCHEMA: Final = "sagactl.dead-letters/1"
 VERIFICATION_SCHEMA: Final = "sagactl.verification/1"
+HEADS_SCHEMA: Final = "sagactl.heads/1"
 
 Document = dict[str, Json]
 
@@ -234,8 +235,8 @@ def write_letter(saga: Saga, state: RunState, letter: DeadLetter, stored: Sequen
     return {"schema": DEAD_LETTER_SCHEMA, "dead_letter": row, "error": None}
 
 
-def write_verification(verification: Verification) -> Document:
-    """Return the document of what `verify` found."""
+def write_verification(verification: Verification, *, kept: int | None = None) -> Document:
+    """Return the document of what `verify` found; *kept* heads were compared."""
     return {
         "schema": VERIFICATION_SCHEMA,
         "ok": not verification.findings,
@@ -244,9 +245,15 @@ def write_verification(verification: Verification) -> Document:
         "heads": dict(sorted(verification.heads.items())),
         "tombstones": verification.tombstones,
         "tombstones_head": verification.tombstones_head or None,
+        "compared_heads": kept,
         "findings": [_write_finding(each) for each in verification.findings],
         "error": None,
     }
+
+
+def write_heads(store: str, heads: Sequence[str]) -> Document:
+    """Return the document of heads to be kept elsewhere; `verify --head @FILE` takes it as it is."""
+    return {"schema": HEADS_SCHEMA, "store": store, "heads": list(heads), "error": None}
 
 
 def _write_finding(finding: Finding) -> Json:

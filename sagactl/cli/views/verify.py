@@ -17,30 +17,37 @@ _FINDING_COLUMNS: Final = (Column("run", is_whole=True), Column("seq", to_right=
 
 UNNOTICED: Final = (
     "A chain proves that nothing in the middle was changed. That the last records of a run were cut off, that whole "
-    "runs are gone, or that all was written anew, shows only beside heads that are kept elsewhere: keep these."
+    "runs are gone, or that all was written anew, shows only beside heads that are kept elsewhere: keep what "
+    "`sagactl verify --head` prints."
 )
 
 
-def render_verification(verification: Verification, *, short_ids: Mapping[str, str], style: Style) -> str:
-    """Return the result, every finding, the heads, and what the check can't notice."""
+def render_verification(
+    verification: Verification, *, short_ids: Mapping[str, str], style: Style, kept: int | None = None
+) -> str:
+    """Return the result, every finding, the heads, and what the check can't notice; *kept* heads were compared."""
     checked = f"{plural(verification.records, 'record')} of {plural(verification.runs, 'run')}"
+    holds = "" if kept is None else f", and {plural(kept, 'kept head')} {'holds' if kept == 1 else 'hold'}"
     if not verification.findings:
         gone = f", {plural(verification.tombstones, 'pruned run')} beside them" if verification.tombstones else ""
         line = (
-            f"{checked}{gone}: every hash is right"
-            if verification.runs or gone
+            f"{checked}{gone}: every hash is right{holds}"
+            if verification.runs or gone or kept
             else "the log is empty: there is nothing to check"
         )
-        top = headline(Mark.DONE if verification.runs or gone else Mark.NOT_RUN, line, style)
+        top = headline(Mark.DONE if verification.runs or gone or kept else Mark.NOT_RUN, line, style)
     else:
         found = plural(len(verification.findings), "finding")
-        top = headline(Mark.FAILED, f"{checked}: {found}, the log was damaged or changed", style)
+        what = "the log" if kept is None else "the log or what was kept"
+        top = headline(Mark.FAILED, f"{checked}: {found}, {what} was damaged or changed", style)
     return join_blocks(
         top,
         _list_findings(verification, short_ids, style),
-        _list_heads(verification, style),
-        [style.paint(line, Hue.DIM) for line in wrap(UNNOTICED, style.columns)] if verification.heads else [],
-        list_hints(_hint(verification, short_ids), style),
+        _list_heads(verification, style) if kept is None else [],
+        [style.paint(line, Hue.DIM) for line in wrap(UNNOTICED, style.columns)]
+        if verification.heads and kept is None
+        else [],
+        list_hints(_hint(verification, short_ids, kept), style),
     )
 
 
@@ -66,8 +73,8 @@ def _list_heads(verification: Verification, style: Style) -> list[str]:
     return lines + ([f"  and {more:,} more: sagactl verify -o json"] if more > 0 else [])
 
 
-def _hint(verification: Verification, short_ids: Mapping[str, str]) -> list[str]:
+def _hint(verification: Verification, short_ids: Mapping[str, str], kept: int | None) -> list[str]:
     if not verification.findings:
-        return ["sagactl verify -o json"] if verification.heads else []
-    first = verification.findings[0].run_id
-    return [f"sagactl verify {short_ids.get(first, first)}"]
+        return ["sagactl verify --head"] if verification.heads and kept is None else []
+    runs = [each.run_id for each in verification.findings if each.run_id in verification.heads]
+    return [f"sagactl verify {short_ids.get(runs[0], runs[0])}"] if runs else []

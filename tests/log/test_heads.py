@@ -1,0 +1,178 @@
+"""Heads that are kept elsewhere tell what no log can tell of itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from sagactl.core.records import RunStatus
+from sagactl.documents import write_record_at
+from sagactl.errors import InvalidError
+from sagactl.log.base import Log
+from sagactl.log.heads import KEPT_BYTES_MAX, Head, compare, list_heads, read_heads
+from sagactl.log.memory import MemoryLog
+from sagactl.log.sqlite import SqliteLog
+from tests.log.samples import OTHER, Time, add, ended, intent, outcome, start
+
+KEY = b"sixteen bytes or more"
+OTHER_KEY = b"another key of the same kind"
+
+
+@pytest.fixture(params=["sqlite", "memory"])
+def log(request: pytest.FixtureRequest, path: Path, time: Time) -> Iterator[Log]:
+    """Return a log of two runs, one of them ended."""
+    made: Log = (
+        SqliteLog(path, lease_clock=time.clock()) if request.param == "sqlite" else MemoryLog(lease_clock=time.clock())
+    )
+    with closing(made):
+        lease = start(made)
+        add(made, lease, intent(), outcome(), ended(), status=RunStatus.SUCCEEDED)
+        made.release([lease])
+        add(made, start(made, "run2"), intent())
+        yield made
+
+
+def export(log: Log, key: bytes | None = None) -> str:
+    """Return the heads of a whole log, as they are printed."""
+    return "\n".join(str(head) for head in list_heads(log.store_id, log.verify(), key, is_whole=True))
+
+
+def problems(log: Log, kept: str, key: bytes | None = None) -> list[str]:
+    """Return what the log, or the heads themselves, are found to lack."""
+    return [finding.problem for finding in compare(log, read_heads(kept, log.store_id), key)]
+
+
+def test_heads_hold_as_long_as_the_log_only_grows(log: Log, time: Time) -> None:
+    """L7: kept heads hold at once, after more records and runs, and after their run was pruned."""
+    kept = export(log)
+    assert len(kept.splitlines()) == 3
+    assert problems(log, kept) == []
+    time.pass_ms(60_000)
+    lease = log.claim("run2", holder=OTHER)
+    add(log, lease, outcome(), ended(), status=RunStatus.SUCCEEDED)
+    start(log, "run3")
+    assert problems(log, kept) == []
+    later = export(log)
+    log.prune(["run1"], pruned_by="ada")
+    assert problems(log, kept) == []
+    assert problems(log, later) == []
+    buried = export(log)
+    assert ":tombstones:1:" in buried
+    assert problems(log, buried) == []
+    log.release([lease])
+    log.prune(["run2"], pruned_by="ada")
+    assert problems(log, buried) == []
+    assert problems(log, kept) == []
+
+
+@pytest.mark.parametrize("change", ["hash", "number", "run"])
+def test_a_head_that_the_log_lacks_is_named(log: Log, change: str) -> None:
+    """L7: another hash, a record that was cut off, a run that is gone: each is named by run and record."""
+    head = read_heads(export(log), log.store_id)[0]
+    other = {
+        "hash": Head(head.store, "run1", head.number, "f" * 64),
+        "number": Head(head.store, "run1", head.number + 1, head.hash),
+        "run": Head(head.store, "run7", head.number, head.hash),
+    }[change]
+    (finding,) = compare(log, [other], None)
+    assert (finding.run_id, finding.seq) == (other.what, other.number)
+    assert "gone" in finding.problem
+
+
+def test_a_tombstone_that_is_gone_is_named(log: Log) -> None:
+    """L7: so is a pruning that was taken back."""
+    log.prune(["run1"], pruned_by="ada")
+    kept = export(log)
+    assert problems(log, kept.replace(":tombstones:1:", ":tombstones:2:").rpartition("\n")[0]) == [
+        "tombstone 2 had another hash, or is gone: the log was set back"
+    ]
+
+
+def test_heads_of_another_log_prove_nothing(log: Log) -> None:
+    """L7: heads of another store are told as such."""
+    assert "another log" in problems(log, export(log).replace(log.store_id, "0" * 32))[0]
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_head_that_was_taken_out_of_the_list_is_missed(log: Log, lost: int) -> None:
+    """L7: the last line counts the others, so a run can't vanish from the log and the list at once."""
+    lines = export(log).splitlines()
+    del lines[lost]
+    assert problems(log, "\n".join(lines)) == ["the kept heads are not the 2 that were written"]
+    assert problems(log, "\n".join([lines[0], lines[0], lines[1]])) == [
+        "the kept heads are not the 2 that were written"
+    ]
+
+
+def test_lists_one_after_the_other_are_read_as_such(log: Log) -> None:
+    """A file to which heads are appended again and again is one to compare with."""
+    kept = export(log)
+    start(log, "run3")
+    assert problems(log, f"{kept}\n{export(log)}\n") == []
+
+
+def test_signed_heads_can_not_be_made_up(log: Log) -> None:
+    """L7, N8: with a key only signed heads count; unsigned, altered or otherwise signed ones are findings."""
+    kept = export(log, KEY)
+    assert problems(log, kept, KEY) == []
+    assert problems(log, kept) == []
+    assert len(problems(log, export(log), KEY)) == 3
+    assert "has no signature" in problems(log, export(log), KEY)[0]
+    assert "another signature" in problems(log, export(log, OTHER_KEY), KEY)[0]
+    lines = kept.splitlines()
+    moved = lines[0].replace(":run1:", ":run2:")
+    assert len(problems(log, moved, KEY)) == 1
+    assert "another signature" in problems(log, moved, KEY)[0]
+
+
+def test_events_are_heads(log: Log) -> None:
+    """L7: a file of events is compared by the last record of each run, bare or in its envelope."""
+    lines = [
+        json.dumps(write_record_at(run_id, stored.seq, stored.record, stored.hash))
+        for run_id in ("run1", "run2")
+        for stored in log.read(run_id)
+    ]
+    enveloped = [json.dumps({"specversion": "1.0", "data": json.loads(line)}) for line in lines]
+    for text in ("\n".join(lines), "\n".join(enveloped), "\n".join(reversed(lines))):
+        heads = read_heads(text, log.store_id)
+        assert sorted((head.what, head.number) for head in heads) == [("run1", 5), ("run2", 3)]
+        assert compare(log, heads, None) == []
+    changed = lines[-1].replace(json.loads(lines[-1])["hash"], "e" * 64)
+    assert [finding.run_id for finding in compare(log, read_heads(changed, log.store_id), None)] == ["run2"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "\n \n",
+        "sagactl-head-1",
+        "sagactl-head-1:x:run1:1:y",
+        "sagactl-head-1:" + "a" * 32 + ":run1:-1:" + "b" * 64,
+        "sagactl-head-1:" + "a" * 32 + ":run1:1:" + "b" * 64 + ":c",
+        "sagactl-head-2:" + "a" * 32 + ":run1:1:" + "b" * 64,
+        "{",
+        "{}",
+        '{"schema": "sagactl.record/1", "run_id": "run1", "seq": true, "hash": 1}',
+        '{"schema": "sagactl.record/1", "run_id": "run1", "seq": 1e999, "hash": "f"}',
+        '{"schema": "sagactl.heads/1", "heads": [{}]}',
+        '{"schema": "sagactl.heads/1", "heads": 7}',
+        '{"data": ' * 5_000,
+        "\x1b[31m" + "é" * 10,
+    ],
+)
+def test_what_is_no_head_is_refused(log: Log, text: str) -> None:
+    """Anything else is an error that names the line and shows nothing of it."""
+    with pytest.raises(InvalidError, match="no heads that sagactl wrote") as caught:
+        read_heads(text, log.store_id)
+    assert caught.value.message.isascii()
+
+
+def test_what_is_kept_is_bounded(log: Log) -> None:
+    """Limits: more than the limit isn't taken apart."""
+    with pytest.raises(InvalidError, match="characters"):
+        read_heads(" " * (KEPT_BYTES_MAX + 1), log.store_id)
