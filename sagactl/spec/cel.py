@@ -22,9 +22,11 @@ from math import isfinite
 from typing import Any, Final
 
 from sagactl.core.canonical import Json
+from sagactl.core.saga import PAYLOAD_BYTES_MAX
 from sagactl.core.template import ROOTS, ExpressionError, Path, Reference, Scope, parse_expression
 from sagactl.dataclass import dataclass
 from sagactl.errors import InvalidError
+from sagactl.spec.cel_bounds import refuse_large
 from sagactl.spec.schema_types import Types
 from sagactl.spec.visible import quote
 
@@ -92,7 +94,9 @@ class CelEvaluator:
     def evaluate(self, expression: str, scope: Scope) -> Json:
         """Return the value of *expression* in *scope*; raises ExpressionError."""
         try:
-            return _read(self._program(expression).eval(data=_pick(expression, scope)))
+            given = _pick(expression, scope)
+            refuse_large(expression, given)
+            return _Reader().read(self._program(expression).eval(data=given))
         except ExpressionError as error:
             raise ExpressionError(f"{error}, in {quote(expression)}") from None
         except Exception as error:
@@ -221,23 +225,42 @@ def _spell(path: Path) -> str:
     return str(path[0]) + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path[1:])
 
 
-def _read(value: Any, *, is_all: bool = True) -> Json:
-    """Return a value of the library as JSON; raises ExpressionError."""
-    kind = value.type().name().partition("<")[0]
-    if kind in _NO_JSON:
-        raise ExpressionError(_refuse_result(kind, is_all=is_all))
-    if kind == "ERROR":
-        raise ExpressionError(_read_error(value, is_all=is_all))
-    content = value.value()
-    if kind == "LIST":
-        return [_read(item, is_all=False) for item in content]
-    if kind == "MAP":
-        return {_read_key(key): _read(item, is_all=False) for key, item in content.items()}
-    if kind == "DOUBLE":
-        return _read_double(content)
-    if content is None or isinstance(content, bool | int | str):
-        return content
-    raise ExpressionError(f"the result {'is' if is_all else 'holds'} a value of type {quote(kind)}, which JSON lacks")
+class _Reader:
+    """Reads one result as JSON, and no further than anything could store it."""
+
+    def __init__(self) -> None:
+        self._size = 0
+
+    def read(self, value: Any, *, is_all: bool = True) -> Json:
+        """Return a value of the library as JSON; raises ExpressionError."""
+        kind = value.type().name().partition("<")[0]
+        if kind in _NO_JSON:
+            raise ExpressionError(_refuse_result(kind, is_all=is_all))
+        if kind == "ERROR":
+            raise ExpressionError(_read_error(value, is_all=is_all))
+        content = value.value()
+        self._count(len(content) if isinstance(content, str) else 1)
+        if kind == "LIST":
+            return [self.read(item, is_all=False) for item in content]
+        if kind == "MAP":
+            return {self._read_key(key): self.read(item, is_all=False) for key, item in content.items()}
+        if kind == "DOUBLE":
+            return _read_double(content)
+        if content is None or isinstance(content, bool | int | str):
+            return content
+        message = f"the result {'is' if is_all else 'holds'} a value of type {quote(kind)}, which JSON lacks"
+        raise ExpressionError(message)
+
+    def _read_key(self, key: object) -> str:
+        if isinstance(key, str):
+            self._count(len(key))
+            return key
+        raise ExpressionError("the result is a map with keys that are no text, which JSON lacks")
+
+    def _count(self, characters: int) -> None:
+        self._size += characters
+        if self._size > PAYLOAD_BYTES_MAX:
+            raise ExpressionError(f"the result is larger than {PAYLOAD_BYTES_MAX} bytes")
 
 
 def _read_error(value: Any, *, is_all: bool) -> str:
@@ -247,12 +270,6 @@ def _read_error(value: Any, *, is_all: bool) -> str:
     except TypeError:
         return _refuse_result("optional_type", is_all=is_all)
     return _explain(str(content))
-
-
-def _read_key(key: object) -> str:
-    if isinstance(key, str):
-        return key
-    raise ExpressionError("the result is a map with keys that are no text, which JSON lacks")
 
 
 def _read_double(value: float) -> Decimal:
