@@ -431,7 +431,8 @@ def _name_runs(error: StorageError, run_ids: list[str]) -> None:
     whole = f"run {run_ids[0]}" if len(run_ids) == 1 else f"{len(run_ids):,} runs"
     command = f"sagactl resume {run_ids[0]}" if len(run_ids) == 1 else "sagactl resume --all"
     error.message = f"{error.message} ({whole} broken off)"
-    error.hint = (error.hint or "resume the run").replace("resume the run", command)
+    hint = error.hint or "resume the run"
+    error.hint = hint.replace("resume the run", command) if "resume the run" in hint else f"{hint}; then {command}"
 
 
 def name_requester() -> str:

@@ -17,6 +17,7 @@ from sagactl.cli.streams import answer_stream, write_line
 from sagactl.cli.tail import is_driven
 from sagactl.cli.views.commands import type_resume, type_rollback
 from sagactl.cli.views.documents import write_record, write_run
+from sagactl.cli.views.error import render_error, write_error
 from sagactl.cli.views.report import render_report
 from sagactl.cli.views.scene import Scene
 from sagactl.cli.views.spelling import spell
@@ -26,7 +27,7 @@ from sagactl.core.state import RunState
 from sagactl.driving import Driver
 from sagactl.engine.ending import Ending, Why
 from sagactl.engine.settings import Committed
-from sagactl.errors import ExitCode
+from sagactl.errors import ExitCode, LeaseLostError
 from sagactl.log.base import RunRow
 from sagactl.log.holder import is_of_this_host
 
@@ -124,8 +125,18 @@ def write_ending(session: Session, ending: Ending, last: Committed) -> None:
         if session.settings.quiet < 2:
             write_line(answer_stream(), render_report(make_scene(session, last.saga, last.state), ending))
         return
-    driver = session.app.row(ending.run_id).holder if ending.why is Why.LEASE_LOST else None
-    write_document(write_run(last.saga, last.state, driver=driver))
+    if ending.why is Why.LEASE_LOST:
+        _write_loss(session, last)
+        return
+    write_document(write_run(last.saga, last.state))
+
+
+def _write_loss(session: Session, last: Committed) -> None:
+    """Tell people why it ends, and programs both: the run as it was let go of, and the error that ended it."""
+    error = LeaseLostError(f"run {last.run_id}: another driver took it over", hint=f"sagactl show {last.run_id}")
+    session.say(render_error(error, session.progress_style))
+    document = write_run(last.saga, last.state, driver=session.app.row(last.run_id).holder)
+    write_document({**document, "error": write_error(error)["error"]})
 
 
 def tell_runner(session: Session, ending: Ending, last: Committed) -> None:

@@ -107,6 +107,7 @@ class Driver:
             self._clock,
             lambda lost: self.post(partial(self._on_lost, lost)),
             self._workers.submit,
+            self._end_calls,
             lease_ms=self._settings.lease_ms,
             heartbeat_ms=self._settings.heartbeat_ms,
         )
@@ -177,7 +178,8 @@ class Driver:
         else:
             return self._endings
         finally:
-            self._abandon()
+            self._end_calls()
+            self._keeper.close()
 
     def _turn_loop(self, is_over: Callable[[dict[str, Ending]], bool]) -> None:
         self._dispatcher.turn_loop(
@@ -286,10 +288,9 @@ class Driver:
         del self._runs[run.run_id]
         self._dirty.pop(run.run_id, None)
 
-    def _abandon(self) -> None:
+    def _end_calls(self) -> None:
         for call in self.calls_under_way():
             call.tell_to_end(self._clock.monotonic())
-        self._keeper.close()
 
     # Advancing
 
@@ -356,8 +357,7 @@ class Driver:
             if wait.until_ms == run.wake_ms:
                 return
             run.wake_ms = wait.until_ms
-            seconds = (wait.until_ms - self._now_ms(run)) / 1000
-            self._timetable.wake(run.run_id, self._clock.monotonic() + seconds)
+            self._timetable.wake(run.run_id, self._clock.monotonic() + (wait.until_ms - self._now_ms(run)) / 1000)
         elif is_idle:
             raise InternalError(f"run {run.run_id} has nothing to do and nothing to wait for")
 

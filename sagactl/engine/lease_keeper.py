@@ -3,7 +3,7 @@
 The heart beats as a job of its own, on another thread than the loop, so a tool that takes long, or a loop that is busy,
 never costs a lease. When beats fail, the driver must have ended its calls before somebody else may take the runs over;
 `seconds_left` tells how long that is. The count is from *before* the last renewal was asked for, so it errs on the safe
-side.
+side. A log that is locked holds up the heart and the loop alike, so yet another job watches the time and nothing else.
 """
 
 from __future__ import annotations
@@ -18,11 +18,17 @@ from sagactl.log.base import HEARTBEAT_MS, LEASE_MS, Lease, Log
 
 CLOSE_SECONDS: Final = 5.0
 MARGIN_SECONDS: Final = 2.0
-"""How long before a lease may run out the driver stops to rely on it."""
+"""How long before a lease may run out the driver stops to rely on it, and has its calls end."""
+
+WATCH_SECONDS: Final = 0.25
+"""How often calls are told to end once that time has come: until the driver itself has stopped."""
 
 
 class LeaseKeeper:
-    """Renews leases until closed; `on_lost` is told of leases that another driver has taken."""
+    """Renews leases until closed; `on_lost` is told of leases that another driver has taken.
+
+    `end_calls` is called, from another thread and perhaps more than once, when no lease can be relied on any more.
+    """
 
     def __init__(
         self,
@@ -30,6 +36,7 @@ class LeaseKeeper:
         clock: Clock,
         on_lost: Callable[[list[Lease]], None],
         submit: Callable[[Callable[[], None]], None],
+        end_calls: Callable[[], None] = lambda: None,
         *,
         lease_ms: int = LEASE_MS,
         heartbeat_ms: int = HEARTBEAT_MS,
@@ -46,6 +53,7 @@ class LeaseKeeper:
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._submit = submit
+        self._end_calls = end_calls
         self._is_beating = False
         self._renewing = threading.Lock()
         """Held while leases are renewed."""
@@ -87,10 +95,21 @@ class LeaseKeeper:
         return oldest + self._lease_seconds - MARGIN_SECONDS - self._clock.monotonic()
 
     def _beat(self) -> None:
+        if not self._closed.wait(self._heartbeat_seconds):
+            self._submit(self._watch)  # only now: most drivers have come to their end by then
+            self._beat_once()
         while not self._closed.wait(self._heartbeat_seconds):
-            with self._renewing:
-                if not self._closed.is_set():
-                    self._renew()
+            self._beat_once()
+
+    def _beat_once(self) -> None:
+        with self._renewing:
+            if not self._closed.is_set():
+                self._renew()
+
+    def _watch(self) -> None:
+        while not self._closed.wait(max(self.soonest_seconds_left(), WATCH_SECONDS)):
+            if self.soonest_seconds_left() <= 0:
+                self._end_calls()
 
     def _renew(self) -> None:
         with self._lock:

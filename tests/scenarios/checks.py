@@ -47,7 +47,7 @@ def check_all(
         assert (rows[run_id].status, shown["status"]) == (run.summary.status, run.summary.status)
         problems = [
             *_conserve(run, shown, lines, net or {}),
-            *_order(run.saga, lines),
+            *_order(run.saga, [line for line in lines if not overlaps or line["phase"] != "end"]),
             *([] if overlaps else _overlap(lines, scene.dead)),
             *_bound(run, shown, lines),
             *_intents(run, lines),
@@ -95,16 +95,16 @@ def _order(saga: Saga, lines: list[dict[str, Any]]) -> Iterable[str]:
             yield f"2: {name} has an effect after its undo"
         if line["direction"] == "compensation" and line["phase"] in {"begin", "effect", "mark", "end"}:
             ends[name] = place
-    begins = {line["step"]: place for place, line in reversed(list(enumerate(lines))) if _is_undo(line, "begin")}
+    begins = {line["step"]: place for place, line in reversed(list(enumerate(lines))) if _is_undo(line)}
     for each in saga.steps:
         for need in each.needs:
-            last = max((place for place, line in enumerate(lines) if _is_undo(line, "end", each.id)), default=-1)
+            last = max((place for place, line in enumerate(lines) if _is_undo(line, step=each.id)), default=-1)
             if need in begins and begins[need] < last:
                 yield f"2: {need} was undone before {each.id}"
 
 
-def _is_undo(line: dict[str, Any], phase: str, step: str | None = None) -> bool:
-    return line["direction"] == "compensation" and line["phase"] == phase and step in {None, line["step"]}
+def _is_undo(line: dict[str, Any], step: str | None = None) -> bool:
+    return line["direction"] == "compensation" and line["phase"] != "look" and step in {None, line["step"]}
 
 
 def _overlap(lines: list[dict[str, Any]], dead: set[int]) -> Iterable[str]:

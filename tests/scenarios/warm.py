@@ -72,14 +72,13 @@ def _start(request: dict[str, Any], living: dict[int, None]) -> int:
     if pid:
         living[pid] = None
         return pid
+    living.clear()
     _become(request)
-    code = 70
-    try:
-        code = run_command_line(request["arguments"])
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)  # nothing of the parent's stack is ours to unwind
+    raise _IsChildError(request["arguments"])
+
+
+class _IsChildError(Exception):
+    """This process is a command: raised all the way up, so that it ends as any other does."""
 
 
 def _wait(request: dict[str, Any], living: dict[int, None]) -> int | None:
@@ -191,4 +190,12 @@ def _fits(order: dict[str, Any], record: object) -> bool:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except _IsChildError as child:
+        arguments = child.args[0]
+    else:
+        sys.exit(0)
+    code = run_command_line(arguments)
+    gc.disable()
+    sys.exit(code)

@@ -331,7 +331,8 @@ def _report_interrupted(scene: Scene, summary: Summary, ending: Ending) -> str:
 
 
 def _report_lost(scene: Scene) -> str:
-    words = f"{scene.title}: another process drives it now; {say_progress(scene.saga, scene.state)} so far"
+    who = "took it over" if scene.holder is None else "drives it now"  # or has come to its end by now
+    words = f"{scene.title}: another process {who}; {say_progress(scene.saga, scene.state)} so far"
     return join_blocks(
         headline(Mark.WAITING, words, scene.style),
         list_hints([commands.type_show(scene.short_id)], scene.style),

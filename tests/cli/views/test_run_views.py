@@ -225,7 +225,10 @@ def test_a_run_that_goes_on_says_so() -> None:
     """A report on a run that isn't at rest tells how far it is and how to go on, whoever asks."""
     stage = interrupted()
     assert "is running; 1 of 5 steps done" in render_report(stage.scene(Style()))
-    assert "another process drives it now" in render_report(stage.scene(Style()), stage.ending(Why.LEASE_LOST))
+    scene, lost = stage.scene(Style()), stage.ending(Why.LEASE_LOST)
+    assert "another process took it over" in render_report(scene, lost)
+    driven = replace(scene, holder=HOLDER)
+    assert "another process drives it now" in render_report(driven, lost)
 
 
 def test_a_request_that_waits_for_the_pivot_is_shown() -> None:
