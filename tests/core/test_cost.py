@@ -80,11 +80,12 @@ class Meter:
             lines += event == "line"
             return count
 
+        outer = sys.gettrace()
         sys.settrace(count)
         try:
             return function(*arguments)
         finally:
-            sys.settrace(None)
+            sys.settrace(outer)  # whoever measures the tests goes on
             self.most = max(self.most, lines)
 
 
