@@ -7,7 +7,7 @@ essay says what the state may hold and why one record costs only what it changes
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 from sagactl.core import backward, operators
 from sagactl.core.frontier import apply_event, begin_step, deny_step, fail_run, finish_step, make_available, start_item
@@ -172,8 +172,8 @@ def _check_direction(state: RunState, op: OperationState) -> None:
         _require(not is_turned and not state.is_halted, "no action starts in a run that turns around or is held up")
         return
     action = state.operations.get(op.operation.other)
-    if action is None or action.attempts == 0:
-        raise IllegalRecordError(f"{op.operation}: its action never had an intent")  # E9
+    assert action is not None, "an undo comes to be from its action"
+    assert action.attempts > 0, "what was never called has no undo (E9)"
     _require(state.direction is Direction.COMPENSATION, "nothing is undone on the way forward")
 
 
@@ -318,6 +318,8 @@ def _on_decision(saga: Saga, state: RunState, record: Decision) -> None:
                 state.deadline_alerted = True
             else:
                 state.alerts.pop(record.operation, None)
+        case _:
+            assert_never(record.kind)
 
 
 def _on_dead_letter(saga: Saga, state: RunState, record: Decision) -> None:
@@ -353,6 +355,8 @@ def _on_expired(saga: Saga, state: RunState, record: Decision) -> None:
         deny_step(saga, state, record.step, record.failure, record.at_ms)
         return
     if record.operation is None:
+        is_turned = state.direction is Direction.COMPENSATION or state.failing is not None or state.terminating
+        _require(not is_turned and not state.pivot_passed, "the time of a run turns it around on the way forward only")
         fail_run(state, Cause.TIMEOUT, record.failure, None, record.at_ms)
         return
     op = operation_state(state, record.operation)

@@ -16,6 +16,7 @@ from sagactl.core.records import (
     DecisionKind,
     DriverClaimed,
     Ended,
+    Failure,
     Intent,
     Outcome,
     OutcomeKind,
@@ -121,6 +122,14 @@ def probe(name: str, answer: ProbeAnswer | None = None, number: int = 1, fence: 
     return Probe(0, operation(name), number, fence, "probe.x", 0, answer)
 
 
+def _doubtful() -> Play:
+    play = Play(saga("a", a={"probe": True}))
+    play.turn()
+    play.put(outcome("a", kind=OutcomeKind.UNKNOWN))
+    return play
+
+
+OVERDUE = Decision(0, DecisionKind.EXPIRED, cause=Cause.TIMEOUT, failure=Failure("run_timeout", "its time is over"))
 CREATED = RunCreated(0, "r1", "test", "digest", {}, "me")
 ILLEGAL: dict[str, tuple[Callable[[], Play], Record, str]] = {
     "a run created twice": (_started, CREATED, "created once"),
@@ -158,6 +167,16 @@ ILLEGAL: dict[str, tuple[Callable[[], Play], Record, str]] = {
     "a timer of nothing": (_started, Timer(0, operation("a"), TimerKind.RETRY, 1), "no delay of a"),
     "a timer drawn twice": (_waiting, Timer(0, operation("a"), TimerKind.RETRY, 1), "no delay of a"),
     "a step that isn't to be decided": (_started, StepDecided(0, "b", runs=True), "not to be decided"),
+    "an approval that the step doesn't take": (
+        lambda: Play(saga("f", f={"foreach": "${{ input.xs }}"})),
+        StepDecided(0, "f", True, (1,), "d" * 64, None, ({},)),
+        "f takes no approval",
+    ),
+    "a probe asked out of number": (_doubtful, probe("a", number=2), "probe 2 after 0"),
+    "a probe under an old fence": (_doubtful, probe("a", fence=0), "not to be probed"),
+    "the end of the run's time while it turns around": (_failing, OVERDUE, "turns it around on the way forward only"),
+    "the end of the run's time while it rolls back": (_rolling, OVERDUE, "turns it around on the way forward only"),
+    "the end of the run's time behind the pivot": (_at_list, OVERDUE, "turns it around on the way forward only"),
     "a rollback that nothing caused": (_waiting, Decision(0, DecisionKind.ROLLBACK), "nothing turned the run"),
     "a rollback during a call": (_started, Decision(0, DecisionKind.ROLLBACK), "nothing is under way"),
     "a second rollback": (_rolling, Decision(0, DecisionKind.ROLLBACK), "nothing is under way"),
@@ -236,3 +255,10 @@ def test_a_request_is_deferred_once() -> None:
     record = play.ask(Verb.CANCEL)
     with pytest.raises(IllegalRecordError, match="deferred already"):
         evolve(play.saga, play.state, record)
+
+
+def test_a_failure_is_one_line_without_a_word_twice() -> None:
+    """UX: the word for programs stands before the line for people, and alone where the line adds nothing."""
+    assert str(Failure("card_declined", "the card was declined")) == "card_declined: the card was declined"
+    assert str(Failure("timeout", "timeout")) == str(Failure("timeout", "")) == "timeout"
+    assert str(Failure("", "the card was declined")) == "the card was declined"
