@@ -7,6 +7,7 @@ transaction (E2), and only then make the calls it names (E1).
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import assert_never
 
 from sagactl.core.evolve import evolve
 from sagactl.core.machine import decide
@@ -43,5 +44,7 @@ def advance(saga: Saga, state: RunState, world: World, draw: Callable[[int, int]
                 record = found.intent if isinstance(found, MakeCall) else found.probe
                 calls.append(found)
                 world = world._replace(slots=world.slots - 1)
+            case _:
+                assert_never(found)
         evolve(saga, state, record)
         records.append(record)

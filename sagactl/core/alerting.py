@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import field, replace
 from enum import StrEnum
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, assert_never
 
 from sagactl.core.records import (
     Decision,
@@ -149,6 +149,8 @@ class AlertBook:
                 case Resolve():
                     if not (effect.needs_no_letters and has_letters):
                         self._resolve(seq, effect, record.at_ms)
+                case _:
+                    assert_never(effect)
 
     def _resolve(self, seq: int, effect: Resolve, at_ms: int) -> None:
         for place, row in enumerate(list(self.rows)):

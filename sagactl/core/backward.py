@@ -91,8 +91,7 @@ def begin_rollback(saga: Saga, state: RunState, record: Decision) -> None:
         raise IllegalRecordError("a rollback is decided when nothing is under way")
     if state.failing is None:
         raise IllegalRecordError("nothing turned the run around")
-    if state.backward is not None:
-        raise IllegalRecordError("the run is rolling back already")
+    assert state.backward is None, "what is rolling back isn't turned around again"
     state.direction = Direction.COMPENSATION
     state.cause = record.cause
     state.failing = None

@@ -21,7 +21,7 @@ from sagactl.core.state import (
     operation_state,
     step_state,
 )
-from sagactl.core.transitions import Event, IllegalRecordError, Phase, next_phases
+from sagactl.core.transitions import Event, Phase, next_phases
 
 
 def apply_event(saga: Saga, state: RunState, op: OperationState, event: Event, at_ms: int) -> None:
@@ -30,8 +30,7 @@ def apply_event(saga: Saga, state: RunState, op: OperationState, event: Event, a
     if event is Event.TIMER:
         return
     phase = allowed[0] if len(allowed) == 1 else _choose(saga, state, op, event, at_ms)
-    if phase not in allowed:
-        raise IllegalRecordError(f"{op.operation} is {op.phase}: {event} can't make it {phase}")
+    assert phase in allowed, f"{op.operation} is {op.phase}: {event} can't make it {phase}"
     _leave(saga, state, op)
     op.phase = phase
     _enter(saga, state, op, at_ms)
@@ -90,8 +89,8 @@ def _enter(saga: Saga, state: RunState, op: OperationState, at_ms: int) -> None:
             _count_open(saga, state, operation, -1)
         case Phase.SUCCEEDED | Phase.FAILED | Phase.CLOSED:
             _enter_settled(saga, state, op, at_ms)
-        case Phase.CALLING | Phase.PROBING:
-            pass
+        case _:
+            assert op.phase in {Phase.CALLING, Phase.PROBING}, "whatever isn't under way has its container"
 
 
 def _enter_retrying(saga: Saga, state: RunState, op: OperationState, at_ms: int) -> None:
@@ -171,10 +170,10 @@ def _finish_operation(saga: Saga, state: RunState, op: OperationState) -> None:
 
 
 def start_item(saga: Saga, state: RunState, operation: Operation) -> None:
-    """Note that the next item of a `foreach` was touched; raises IllegalRecordError out of list order (F9)."""
+    """Note that the next item of a `foreach` was touched; its turn came in list order (F9)."""
     step = step_state(state, operation.step)
-    if step.items is None or operation.item != step.items_started:
-        raise IllegalRecordError(f"{operation}: items start in list order")
+    assert step.items is not None, "a step with items has its list"
+    assert operation.item == step.items_started, "items start in list order"
     step.items_started += 1
     _count_open(saga, state, operation, 1)
 

@@ -352,13 +352,14 @@ def _find_missing(turn: _Turn) -> Wait | None:
     if not turn.world.lacks_something:
         return None
     everything = turn.world._replace(missing_tools=frozenset(), missing_secrets=frozenset())
-    for candidate in candidates(turn.saga, turn.state, everything):
-        if candidate.tool in turn.world.missing_tools:
-            return Wait(Cause.MISSING_TOOL, None, candidate.tool)
-        secret = missing_secret(turn.saga, turn.state, turn.world, candidate)
-        if secret is not None:
-            return Wait(Cause.MISSING_SECRET, None, secret)
-    return None
+    candidate = next(candidates(turn.saga, turn.state, everything), None)
+    if candidate is None:
+        return None
+    if candidate.tool in turn.world.missing_tools:
+        return Wait(Cause.MISSING_TOOL, None, candidate.tool)
+    secret = missing_secret(turn.saga, turn.state, turn.world, candidate)
+    assert secret is not None, "what lacks nothing would have been called"
+    return Wait(Cause.MISSING_SECRET, None, secret)
 
 
 def _next_wake(turn: _Turn) -> int | None:

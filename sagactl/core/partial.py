@@ -6,6 +6,8 @@ same parser and the same rendering as for a run are used for whatever is known (
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from sagactl.core.canonical import Json
 from sagactl.core.template import (
     Evaluator,
@@ -41,6 +43,8 @@ def render_partly(template: Template, scope: Scope, evaluator: Evaluator) -> Jso
             return [render_partly(item, scope, evaluator) for item in items]
         case MapOf(entries):
             return {key: render_partly(child, scope, evaluator) for key, child in entries}
+        case _:
+            assert_never(template)
 
 
 def _render_part(part: str | Reference | Expression, scope: Scope, evaluator: Evaluator) -> str:

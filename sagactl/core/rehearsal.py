@@ -21,7 +21,6 @@ from sagactl.core.operators import answer_request
 from sagactl.core.records import (
     Direction,
     DriverClaimed,
-    Failure,
     Holder,
     Operation,
     Outcome,
@@ -39,7 +38,6 @@ from sagactl.core.world import AskProbe, MakeCall, Rest, Wait, World
 from sagactl.dataclass import dataclass
 
 NOBODY: Final = Holder("", 0, "", "")
-_REJECTED: Final = Failure("imagined", "what if it is rejected")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +119,10 @@ def rehearse(
     *,
     now_ms: int = 0,
     slots: int | None = None,
-    rejected: Collection[str] = (),
     missing_tools: frozenset[str] = frozenset(),
     missing_secrets: frozenset[str] = frozenset(),
 ) -> Rehearsal:
-    """Drive *state*, which is consumed, as far as it goes by itself; the actions of *rejected* steps are rejected.
+    """Drive *state*, which is consumed, as far as it goes by itself.
 
     Without *slots* everything that may run at the same time does.
     """
@@ -139,7 +136,7 @@ def rehearse(
         records += turn.records
         for call in turn.calls:
             calls.append(_note(number, call))
-            evolve(saga, state, _imagine(call, now_ms, rejected))
+            evolve(saga, state, _imagine(call, now_ms))
         if turn.calls:
             number += 1
         elif isinstance(turn.then, Wait) and turn.then.what == "approval":
@@ -167,10 +164,7 @@ def _note(turn: int, call: MakeCall | AskProbe) -> Rehearsed:
     return Rehearsed(turn, call.intent.operation, call.intent.tool, call.arguments)
 
 
-def _imagine(call: MakeCall | AskProbe, now_ms: int, rejected: Collection[str]) -> Record:
+def _imagine(call: MakeCall | AskProbe, now_ms: int) -> Record:
     if isinstance(call, AskProbe):
         return replace(call.probe, answer=ProbeAnswer.DONE, at_ms=now_ms)
-    operation, attempt = call.intent.operation, call.intent.attempt
-    if operation.step in rejected and operation.direction is Direction.ACTION:
-        return Outcome(now_ms, operation, attempt, OutcomeKind.REJECTED, failure=_REJECTED)
-    return Outcome(now_ms, operation, attempt, OutcomeKind.SUCCEEDED)
+    return Outcome(now_ms, call.intent.operation, call.intent.attempt, OutcomeKind.SUCCEEDED)

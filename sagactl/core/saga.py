@@ -177,11 +177,6 @@ class Saga:
         return {step.id: step for step in self.steps}
 
     @cached_property
-    def position(self) -> Mapping[str, int]:
-        """Map each id to its place in the file, from 0."""
-        return {step.id: index for index, step in enumerate(self.steps)}
-
-    @cached_property
     def dependents(self) -> Mapping[str, tuple[str, ...]]:
         """Map each id to the steps that need it directly, in file order."""
         found: dict[str, list[str]] = {step.id: [] for step in self.steps}

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from functools import lru_cache
-from typing import Final, Protocol, TypeAlias, cast
+from typing import Final, Protocol, TypeAlias, assert_never, cast
 
 from sagactl.core.canonical import Json, canonical
 from sagactl.core.keys import SECRET_MARK
@@ -230,8 +230,8 @@ def references(template: Template) -> Iterator[Reference | Expression]:
         case MapOf(entries):
             for _, child in entries:
                 yield from references(child)
-        case Literal():
-            return
+        case _:
+            assert isinstance(template, Literal), "a literal has no references"
 
 
 def paths_of(template: Template) -> Iterator[Path]:
@@ -258,6 +258,8 @@ def render(template: Template, scope: Scope, evaluator: Evaluator) -> Json:
             return [render(item, scope, evaluator) for item in items]
         case MapOf(entries):
             return {key: render(child, scope, evaluator) for key, child in entries}
+        case _:
+            assert_never(template)
 
 
 def _value_of(found: Reference | Expression, scope: Scope, evaluator: Evaluator) -> Json:
@@ -348,6 +350,8 @@ def write_template(template: Template) -> Json:
             return [write_template(item) for item in items]
         case MapOf(entries):
             return {key: write_template(child) for key, child in entries}
+        case _:
+            assert_never(template)
 
 
 def _escape(value: Json) -> Json:
