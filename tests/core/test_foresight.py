@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from sagactl.core.advance import advance
 from sagactl.core.evolve import evolve, replay
-from sagactl.core.foresight import Foreseen, Foresight, Situation, foresee_resume, foresee_rollback
+from sagactl.core.foresight import (
+    Foreseen,
+    Foresight,
+    Situation,
+    foresee_decision,
+    foresee_resume,
+    foresee_rollback,
+)
 from sagactl.core.operators import answer_request
 from sagactl.core.records import (
     Disposition,
@@ -21,6 +28,7 @@ from sagactl.core.records import (
     ProbeAnswer,
     Record,
     Request,
+    Resolution,
     RunStatus,
     Verb,
 )
@@ -242,3 +250,53 @@ def test_a_deferred_request_makes_no_call() -> None:
     assert seen.answer.disposition is Disposition.DEFERRED
     assert seen.calls == ()
     assert isinstance(seen.answer.detail, str)
+
+
+def _decide(play: Play, verb: Verb, name: str, **fields: Any) -> Foresight:
+    request = Request("d", verb, "eva", "looked it up", operation=operation(name), **fields)
+    return foresee_decision(play.saga, play.fold(), request, play.evaluator, Situation(play.now, SLOTS))
+
+
+def test_a_decision_shows_what_follows_from_it() -> None:
+    """E23: forward what is called next, backward all that is left to undo, and no call by the look itself."""
+    play = Play(saga("a -> b -> c", b={"on_unknown": "ask"}))
+    assert play.run({"b": ["lost"]}).status is RunStatus.STUCK
+    done = _decide(play, Verb.RESOLVE, "b", resolution=Resolution.DONE, output={"id": 1})
+    assert done.is_accepted
+    assert [_foreseen(each) for each in done.calls] == [("c", "do.c", {})]
+    not_done = _decide(play, Verb.RESOLVE, "b", resolution=Resolution.NOT_DONE)
+    assert [_foreseen(each) for each in not_done.calls] == [("a'", "undo.a", {"id": "a"})]
+    assert not_done.status is RunStatus.ROLLED_BACK
+    assert play.calls == ["a", "b"]
+
+
+def test_a_decision_that_would_be_refused_shows_no_call() -> None:
+    """E23: only a step behind the pivot can be skipped; the dry run says so with the real answer."""
+    play = Play(saga("a -> b", b={"on_unknown": "ask"}))
+    play.run({"b": ["lost"]})
+    refused = _decide(play, Verb.RESOLVE, "b", resolution=Resolution.SKIP)
+    assert not refused.is_accepted
+    assert (refused.calls, refused.status) == ((), RunStatus.STUCK)
+    assert refused.answer is not None
+    assert refused.answer.detail == "only a step behind the pivot can be skipped"
+
+
+def test_a_retry_of_what_is_in_doubt_shows_its_probe_first() -> None:
+    """E6, E23: a fresh budget begins with the question whether it has happened by now."""
+    play = Play(saga("a", a={"probe": True, "arguments": {"id": 3}}))
+    assert play.run({"a": ["lost"], "a?": ["dunno"]}).status is RunStatus.STUCK
+    seen = _decide(play, Verb.RETRY, "a")
+    assert [(*_foreseen(each), each.is_probe) for each in seen.calls] == [("a?", "probe.a", {"id": 3}, True)]
+
+
+def test_an_undo_of_what_is_in_doubt_leaves_out_what_nobody_knows() -> None:
+    """E7: without an output, arguments that come out as null are left out, in the dry run as in the call."""
+    play = Play(saga("a -> b", b={"undo_arguments": {"id": "${{ output.id }}", "who": "me"}}))
+    play.turn()
+    play.answer("a", "ok")
+    seen = _look(play)
+    assert next(_foreseen(each) for each in seen.calls) == ("b'", "undo.b", {"who": "me"})
+    play = Play(saga("a -> b", b={"undo_arguments": {"id": "${{ output.id }}"}}))
+    play.turn()
+    play.answer("a", "ok")
+    assert next(_foreseen(each) for each in _look(play).calls) == ("b'", "undo.b", {})

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sagactl.core.canonical import Json, canonical, parse
-from sagactl.core.filled import fill_in
+from sagactl.core.filled import Filled, fill_in
 from sagactl.core.planned import TEXT_LENGTH_MAX, BadPlanError, Planned, find_differences, make_planned, read_planned
 from sagactl.core.preview import read_given
 from sagactl.core.saga import Saga
@@ -127,3 +127,24 @@ def test_a_plan_with_forged_digests_is_compared_all_the_same() -> None:
     assert read_planned(forged.write()) == forged
     assert find_differences(forged, planned) == ["the call of c would be another"]
     assert find_differences(replace(planned, definition="0" * 64), planned) == ["its definition has another digest"]
+
+
+def test_a_call_shows_what_would_refuse_it_and_its_undo_what_is_known() -> None:
+    """F3, E21: a plan has each argument as far as it goes, and says of each call why it would be refused."""
+    what = saga(
+        "a -> b -> c",
+        a={
+            "arguments": {"to": "${{ input.to }}"},
+            "undo_arguments": {"who": "${{ args.to }}", "id": "${{ output.id }}"},
+        },
+        b={"arguments": {"of": "${{ steps.a.output.id }}"}, "undo_arguments": {"who": "${{ args.of }}"}},
+        c={"arguments": {"to": "${{ input.nobody }}"}, "undo": False},
+    )
+    filled = fill_in(what, {}, {"input": {"to": "ana"}}, Plain({}, {"do.a": "to: no address", "do.b": "never asked"}))
+    assert [each for calls in filled.values() for each in calls] == [
+        Filled("a", None, {"to": "ana"}, {"who": "${{ args.to }}", "id": "${{ output.id }}"}, "to: no address"),
+        Filled("b", None, {"of": "${{ steps.a.output.id }}"}, {"who": "${{ args.of }}"}),
+        Filled("c", None, {"to": "${{ input.nobody }}"}, None, "input has no nobody, in input.nobody"),
+    ]
+    sound = fill_in(what, {}, {"input": {"to": "ana"}}, Plain())["a"]
+    assert sound == [Filled("a", None, {"to": "ana"}, {"who": "ana", "id": "${{ output.id }}"})]

@@ -5,14 +5,16 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from sagactl.core.canonical import Json
 from sagactl.core.definition import write_definition
-from sagactl.core.preview import Preview, Undone, preview, read_given
+from sagactl.core.preview import Given, Preview, Undone, preview, read_given
 from sagactl.core.records import Direction, Failure, Intent, Outcome, OutcomeKind
-from sagactl.core.saga import Approval, Saga
+from sagactl.core.rehearsal import BlankEvaluator
+from sagactl.core.saga import Approval, CompensateFailed, Saga
 from sagactl.core.world import MakeCall
 from tests.core.builders import Plain, Play, saga, spell
 from tests.core.simulation.generate import Plan, generate
@@ -166,3 +168,66 @@ def test_a_rehearsal_leaves_the_saga_alone() -> None:
     before = write_definition(what)
     preview(what)
     assert write_definition(what) == before
+
+
+def test_steps_that_fail_alike_are_told_together() -> None:
+    """E11: of steps side by side a plan says once what a failure of any undoes, and what may not have run."""
+    found = preview(saga("a -> [b | c] -> d -> p* -> e"))
+    assert found.groups == [("a",), ("b", "c"), ("d",), ("p",)]
+    assert found.undone_if_one_fails(["d"]) == found.undone_if_fails("d") == [Undone("c"), Undone("b"), Undone("a")]
+    assert found.undone_if_one_fails(["b", "c"]) == [Undone("c", False), Undone("b", False), Undone("a")]
+    assert found.undone_if_fails("b") == [Undone("c", False), Undone("a")]
+    assert found.undone_if_fails("e") == []
+    assert [found.count_undone(step) for step in "abdpe"] == [0, 2, 3, 4, 0]
+    assert found.pivot == "p"
+
+
+def test_a_step_that_is_always_undone_is_in_its_own_undo() -> None:
+    """E7, F9: `compensate_failed: always` and items that had succeeded are undone with what came before them."""
+    found = preview(saga("a -> b", b={"compensate_failed": CompensateFailed.ALWAYS}))
+    assert found.undone_if_fails("b") == [Undone("b"), Undone("a")]
+    items = preview(saga("a -> b", b={"foreach": "${{ input.xs }}"}))
+    assert items.undone_if_fails("b") == [Undone("b", False), Undone("a")]
+
+
+def test_a_step_that_is_skipped_or_never_reached_is_in_the_plan_without_a_number() -> None:
+    """F8: what `when` says already leaves a step out; what it doesn't say yet makes its undo uncertain."""
+    what = saga("a -> b -> c", a={"when": "${{ input.x }}"}, b={"when": "${{ steps.a.status }}"})
+    found = _plan(what, {"x": False})
+    assert list(found.numbers) == ["b", "c"]
+    assert [step.id for step in found.steps] == ["b", "c", "a"]
+    assert found.undone_if_fails("a") == []
+    assert found.count_undone("a") == 0
+    assert found.undone_if_fails("c") == [Undone("b", False)]
+    assert found.pivot is None
+
+
+GIVEN: dict[str, tuple[dict[str, Json], Given]] = {
+    "skipped": ({"when": "${{ input.no }}", "foreach": "${{ input.none }}"}, Given(when=False)),
+    "a condition that is none": ({"when": "${{ input.n }}"}, Given(objection="when must be true or false")),
+    "items that are none": ({"foreach": "${{ input.n }}"}, Given(objection="foreach must be a list")),
+    "an input that isn't there": (
+        {"foreach": "${{ input.none }}"},
+        Given(objection="input has no none, in input.none"),
+    ),
+    "a guard that holds": ({"guard": "${{ input.yes }}"}, Given()),
+    "a guard that doesn't": (
+        {"when": "${{ input.yes }}", "guard": "${{ input.no }}"},
+        Given(when=True, objection="the guard is false"),
+    ),
+    "a guard that isn't known yet": ({"guard": "${{ item }}", "foreach": "${{ input.xs }}"}, Given(items=(1, 2))),
+}
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_what_the_input_says_of_a_step_is_known_before_the_run(name: str) -> None:
+    """F8, F9, E21: `when`, `foreach` and `guard` that hang on the input alone are evaluated, and objected to."""
+    fields, expected = GIVEN[name]
+    data: Json = {"yes": True, "no": False, "n": 5, "xs": [1, 2]}
+    assert read_given(saga("a -> b", b=fields), {"input": data}, Plain()) == {"b": expected}
+
+
+def test_a_blank_saga_is_evaluated_to_nothing() -> None:
+    """E20: a plan is made without data, so nothing that is evaluated in it decides anything."""
+    assert BlankEvaluator().evaluate("input.x > 1", {"input": {"x": 2}}) is None
+    assert BlankEvaluator().check_arguments("do.a", {"x": 1}) is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -12,12 +13,13 @@ import pytest
 
 from sagactl.core.difference import Aspect, compare
 from sagactl.core.evolve import replay
-from sagactl.core.rebinding import Rebinding, plan_rebinding, rebinding_record
-from sagactl.core.records import Disposition, Operator, Request, Resolution, RunStatus, Verb
+from sagactl.core.rebinding import Past, Rebinding, _find_disagreements, plan_rebinding, rebinding_record
+from sagactl.core.records import Decision, Disposition, Operator, Request, Resolution, RunStatus, Verb
 from sagactl.core.saga import Approval, OnUnknown, Saga, Step, StepClass
+from sagactl.core.state import RunState
 from sagactl.core.template import parse_template
 from sagactl.core.transitions import IllegalRecordError
-from tests.core.builders import Play, saga
+from tests.core.builders import Play, operation, saga
 from tests.core.simulation.generate import generate
 from tests.core.simulation.judge import judge
 from tests.core.simulation.rebinding import RebindingSimulation, forgive_old_limits, judge_rebound
@@ -384,3 +386,56 @@ def test_every_kind_of_change_is_drawn() -> None:
             changed[name] += bool(compare(what, change(rng, what)))
     assert all(changed[name] > 10 for name in CHANGES), changed
     assert compare(generate(1).saga, redraw(random.Random(2), generate(1).saga)) != []
+
+
+# -- the trial --------------------------------------------------------------------------------------------------------
+
+
+def test_a_log_that_would_have_gone_on_otherwise_is_refused_by_trial() -> None:
+    """E16: what no rule thinks of shows when the log is folded: a failure that another budget would have retried."""
+    play = Play(saga(SHAPE))
+    play.turn()
+    play.answer("a", "ok")
+    play.answer("b", "retry")
+    place = next(index for index, record in enumerate(play.records) if isinstance(record, Decision))
+    records = play.records[:place]  # the driver was killed before it decided the rollback
+    patient = recall(play.saga, "b", retry=replace(play.saga.by_id["b"].action.retry, max_attempts=4))
+    (objection,) = plan_rebinding(play.saga, patient, records).objections
+    assert objection == "what has happened can't have happened under it: its failure would be another"
+
+
+TWISTS: dict[str, tuple[Callable[[RunState], object], str]] = {
+    "a field of the run": (lambda state: setattr(state, "paused", True), "its paused would be another"),
+    "an operation": (lambda state: setattr(state.operations[operation("b")], "attempts", 9), "b would stand otherwise"),
+    "an operation that isn't there": (lambda state: state.operations.pop(operation("a")), "a would stand otherwise"),
+    "a step": (lambda state: setattr(state.steps["a"], "output", "x"), "a would stand otherwise"),
+    "a turn": (lambda state: state.ready.clear(), "b would have its turn otherwise"),
+}
+
+
+@pytest.mark.parametrize("name", TWISTS)
+def test_no_difference_of_two_folds_escapes_the_trial(name: str) -> None:
+    """E16: whatever was touched stands in the same place under both definitions, or the run isn't bound."""
+    twist, expected = TWISTS[name]
+    play = Play(saga(SHAPE))
+    play.missing = frozenset({"do.b"})
+    play.turn()
+    play.answer("a", "ok")
+    play.state.operations[operation("b")].attempts = 1
+    past = Past(named={"a", "b"})
+    twisted = deepcopy(play.state)
+    assert list(_find_disagreements(play.state, twisted, past)) == []
+    twist(twisted)
+    assert expected in list(_find_disagreements(play.state, twisted, past))
+
+
+def test_a_rollback_that_would_stand_otherwise_is_refused() -> None:
+    """E11, E16: the order of undo that is under way is part of what must stay."""
+    play = Play(saga("a -> b -> c"))
+    play.run({"c": ["reject"], "b'": ["reject"]})
+    twisted = deepcopy(play.state)
+    assert twisted.backward is not None
+    twisted.backward.left += 1
+    assert list(_find_disagreements(play.state, twisted, Past(named={"a", "b", "c"}))) == [
+        "its rollback would stand otherwise"
+    ]

@@ -322,3 +322,20 @@ def test_a_run_without_any_effect_is_rolled_back_without_a_call() -> None:
     play.run({"a": ["reject"]})
     assert play.calls == ["a"]
     assert play.status() is RunStatus.ROLLED_BACK
+
+
+def test_a_second_rollback_leaves_alone_what_the_first_has_undone() -> None:
+    """E22: who rolls a terminated run back undoes what is left, and nothing twice."""
+    play = Play(saga("a -> b -> c"))
+    play.turn()
+    for name in "ab":
+        play.answer(name, "ok")
+    play.answer("c", "reject")
+    play.answer("b'", "ok")
+    play.ask(Verb.TERMINATE)
+    play.answer("a'", "retry")
+    assert play.status() is RunStatus.TERMINATED
+    assert [left.step for left in play.summary.not_undone] == ["a"]
+    play.ask(Verb.ROLLBACK)
+    assert play.run().status is RunStatus.ROLLED_BACK
+    assert play.calls == ["a", "b", "c", "b'", "a'", "a'"]

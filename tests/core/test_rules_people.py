@@ -20,7 +20,7 @@ from sagactl.core.records import (
     StepDecided,
     Verb,
 )
-from sagactl.core.saga import Approval
+from sagactl.core.saga import PAYLOAD_BYTES_MAX, Approval
 from sagactl.core.template import parse_template
 from sagactl.core.transitions import IllegalRecordError
 from sagactl.core.world import Rest, Wait
@@ -313,3 +313,40 @@ def test_no_record_calls_what_a_person_holds_up() -> None:
     other.ask(Verb.PAUSE)
     with pytest.raises(IllegalRecordError):
         other.put(intent)
+
+
+def test_who_must_agree_is_said_by_true_or_false() -> None:
+    """E21, E22: `approval` with a condition that is neither refuses the step; false asks nobody."""
+    condition = {"approval": Approval(required=parse_template("${{ input.ask }}"))}
+    for value, status in ((True, RunStatus.WAITING), (False, RunStatus.SUCCEEDED), ("yes", RunStatus.ROLLED_BACK)):
+        play = Play(saga("a", a=condition), data={"ask": value})
+        assert play.run().status is status
+    assert play.calls == []
+    assert play.summary.failure is not None
+    assert play.summary.failure.message == "approval must be true or false"
+
+
+def test_nobody_is_asked_to_agree_to_what_would_be_refused() -> None:
+    """E21, E22: arguments that don't fit the tool, or are too large to be shown, fail the step unseen."""
+    play = Play(saga("a", a=ASKS), evaluator=Plain({}, {"do.a": "to: not a number"}))
+    assert play.run().failure is not None
+    assert play.summary.failure is not None
+    assert play.summary.failure.message == "to: not a number"
+    large = {"text": "x" * (PAYLOAD_BYTES_MAX // 2)}
+    play = Play(saga("a", a={**ASKS, "foreach": [1, 2], "arguments": large}))
+    assert play.run().status is RunStatus.ROLLED_BACK
+    assert play.summary.failure is not None
+    assert "larger than" in play.summary.failure.message
+    assert play.of(StepDecided) == []
+
+
+def test_an_answer_needs_a_run_that_waits_for_it_and_a_step() -> None:
+    """E22: after the end, on the way back, and for no step at all, an answer is refused and says why."""
+    play = Play(saga("a -> b", b=ASKS))
+    play.run()
+    assert play.ask(Verb.APPROVE).detail == "None waits for no approval"
+    assert play.ask(Verb.APPROVE, "a").detail == "a waits for no approval"
+    play.ask(Verb.CANCEL)
+    assert play.ask(Verb.APPROVE, "b").detail == "the run goes back: nothing is approved any more"
+    play.run()
+    assert play.ask(Verb.DENY, "b").detail == "the run has ended rolled_back"

@@ -95,3 +95,21 @@ def test_the_secrets_of_a_value_are_found_at_any_depth_and_only_in_our_form() ->
     template = parse_template({"a": "${{ args.env.K }}", "b": "${{ secrets.z }}", "c": "${{ args.none[3].x }}"})
     assert list(secrets_named(template, {"env": {"K": KEY}})) == ["k", "z"]
     assert list(secrets_named(parse_template({"e": "${{ args }}"}), {"env": {"K": KEY}})) == ["k"]
+
+
+def test_a_secret_is_found_wherever_an_undo_reaches_into_the_arguments() -> None:
+    """E19: through lists and past the secret itself; other roots, and places that aren't there, name none."""
+    args: Json = {"list": ["x", {"key": KEY}], "who": "ana"}
+    paths = {
+        "args.list[1].key": ["k"],
+        "args.list[1].key.deeper": ["k"],
+        "args.list[1]": ["k"],
+        "args.list": ["k"],
+        "args.list[0]": [],
+        "args.list[2]": [],
+        "args.list.key": [],
+        "args.who[0]": [],
+        "input.list[1].key": [],
+    }
+    found = {path: list(secrets_named(parse_template(f"${{{{ {path} }}}}"), args)) for path in paths}
+    assert found == paths
