@@ -43,6 +43,8 @@ class Config:
     events: Mapping[str, Any] | None = None
     telemetry: Mapping[str, Any] | None = None
     verify: Mapping[str, Any] | None = None
+    retention: str | None = None
+    """How long a run that has ended is kept when `prune` isn't told; None: it must be told."""
     origins: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -132,6 +134,7 @@ def load_config(
         events=values.get("events"),
         telemetry=values.get("telemetry"),
         verify=values.get("verify"),
+        retention=values.get("retention"),
         origins=origins,
     )
 
@@ -198,6 +201,7 @@ def _checked(layer: object, where: str, folder: Path | None) -> dict[str, Any]:
         "events": _is_table,
         "telemetry": _is_table,
         "verify": _is_table,
+        "retention": _is_age,
     }
     for key, value in layer.items():
         if key not in checks:
@@ -228,6 +232,16 @@ def _is_count(value: object) -> str | None:
 
 def _is_table(value: object) -> str | None:
     return None if isinstance(value, dict) else "a table"
+
+
+def _is_age(value: object) -> str | None:
+    from sagactl.schemas.durations import BadDurationError, parse_duration
+
+    try:
+        good = isinstance(value, str) and parse_duration(value) > 0
+    except BadDurationError:
+        good = False
+    return None if good else 'a time such as "30d"'
 
 
 def _is_list_of_text(value: object) -> str | None:

@@ -36,7 +36,7 @@ ALLOWED = {
     "tools": {"tools", "schemas", "secrets.masking", "workflow", "core", "errors"},
     "sandbox": {"sandbox", "tools.api", "core.canonical", "errors"},
     "engine": {"engine", "core", "errors", "log.base", "tools.base"},
-    "config": {"config", "secrets.sources", "core", "errors"},
+    "config": {"config", "secrets.sources", "schemas.durations", "core", "errors"},
     "secrets": {"secrets", "core", "errors"},
     "documents": {"core"},
     "outgoing": {"alerts", "config", "secrets", "engine.clock", "core", "errors", "log.base"},

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime
-from typing import Final
 
 from sagactl.cli.session import local_zone, now_ms
 from sagactl.errors import UsageError
-
-_AGE: Final = re.compile(r"(\d{1,6})([smhd])", re.ASCII)
-_UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+from sagactl.schemas.durations import BadDurationError, parse_duration
 
 
 def read_age_ms(text: str) -> int | None:
-    """Return the milliseconds that `30d` means, or None where *text* is no age."""
-    found = _AGE.fullmatch(text)
-    return None if found is None else int(found[1]) * _UNIT_MS[found[2]]
+    """Return the milliseconds that `30d` or `1h30m` means, or None where *text* is no age."""
+    try:
+        return parse_duration(text)
+    except BadDurationError:
+        return None
 
 
 def read_moment_ms(text: str) -> int:

@@ -42,7 +42,8 @@ def prune(
     """Delete old runs that have ended, with all their records, and give the space back.
 
     Unfinished and stuck runs are never deleted, nor those that somebody is undoing. Ids and keys of deleted runs stay
-    taken: a second `run` with such a key is still the same run, and is told what became of it.
+    taken: a second `run` with such a key is still the same run, and is told what became of it. Without --older-than
+    the setting `retention` is taken, where there is one; with --keep both must hold.
 
     Examples:
       sagactl prune --older-than 30d --dry-run
@@ -50,12 +51,16 @@ def prune(
       sagactl prune --older-than 30d --keep 100 --yes
 
       sagactl prune --saga onboarding --keep 1000 --yes -o json
+
+      sagactl prune --dry-run
     """
-    if older_than is None and keep is None:
-        raise UsageError("prune takes --older-than or --keep", hint="sagactl prune --older-than 30d --dry-run")
-    which = PruneFilter(saga=saga, ended_until_ms=_read_until(older_than), keep=keep or 0, limit=LISTED_MAX)
-    command = _spell_command(older_than, keep, saga)
     with open_session(context) as session:
+        older_than = session.app.config.retention if older_than is None else older_than
+        if older_than is None and keep is None:
+            message = "prune takes --older-than or --keep, and no `retention` is set"
+            raise UsageError(message, hint="sagactl prune --older-than 30d --dry-run")
+        which = PruneFilter(saga=saga, ended_until_ms=_read_until(older_than), keep=keep or 0, limit=LISTED_MAX)
+        command = _spell_command(older_than, keep, saga)
         rows, total = _list_prunable(session, which)
         if dry_run:
             _show(session, rows, total, command)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,7 @@ def test_each_value_says_where_it_came_from(project: Project) -> None:
         "log": ("x.db", "flag"),
         "concurrency": (4, "project"),
         "plugins": (["acme"], "user"),
+        "retention": (None, "default"),
         "secrets.bank_key": ({"env": "SAGACTL_SECRET_BANK_KEY"}, "environment"),
         "secrets.mine": ({"env": "MINE"}, "user"),
         "secrets.stripe_key": ({"env": "STRIPE_KEY"}, "project"),
@@ -64,7 +66,7 @@ def test_the_table_shows_no_secret_either(project: Project) -> None:
     found = project.run("config", extra={"SAGACTL_LOG": "postgresql://ada:HIDDEN@db.example.com:5432/sagas"})
     assert found.code == 0
     assert "HIDDEN" not in found.out
-    assert "log environment postgresql://ada:***@db.example.com:5432/sagas" in " ".join(found.out.split())
+    assert 'log environment "postgresql://ada:***@db.example.com:5432/sagas"' in " ".join(found.out.split())
 
 
 def test_wrong_settings_are_an_error(project: Project) -> None:
@@ -80,3 +82,49 @@ def test_urls_keep_what_is_no_secret() -> None:
     assert hide_url("https://hooks.example.com/") == "https://hooks.example.com"
     assert hide_url("postgres://db/sagas?password=HIDDEN") == "postgres://db/sagas"
     assert hide_url("https://[bad") == "***"
+
+
+CHANNELS = """
+retention = "90d"
+plugins = ["acme", "b\\"c"]
+
+[secrets]
+key = {env = "KEY"}
+
+[[alerts.channel]]
+name = "ops"
+kind = "webhook"
+url = "https://ops.example.com/HIDDEN"
+secret = {env = "HOOK"}
+reasons = ["stuck", "run_timeout"]
+
+[[alerts.channel]]
+name = "chat"
+kind = "apprise"
+url = {file = "/run/chat"}
+secret = "HIDDEN"
+"""
+
+
+def test_values_are_shown_as_they_are_written(project: Project) -> None:
+    """Section 6: a value can be copied back into the file: lists and tables are TOML, and no list hides a secret."""
+    (project.path / "sagactl.toml").write_text(CHANNELS)
+    shown = project.run("config").out
+    assert "HIDDEN" not in shown + project.run("config", "-o", "json").out
+    lines = [line.split(maxsplit=2) for line in shown.splitlines()]
+    rows = {line[0]: line[2] for line in lines if len(line) == 3 and line[1] == "project"}
+    read = {name: tomllib.loads(f"x = {text}")["x"] for name, text in rows.items()}
+    assert read == {
+        "retention": "90d",
+        "plugins": ["acme", 'b"c'],
+        "secrets.key": {"env": "KEY"},
+        "alerts.channel[0].name": "ops",
+        "alerts.channel[0].kind": "webhook",
+        "alerts.channel[0].url": "https://ops.example.com/***",
+        "alerts.channel[0].secret": {"env": "HOOK"},
+        "alerts.channel[0].reasons": ["stuck", "run_timeout"],
+        "alerts.channel[1].name": "chat",
+        "alerts.channel[1].kind": "apprise",
+        "alerts.channel[1].url": {"file": "/run/chat"},
+        "alerts.channel[1].secret": "***",
+    }

@@ -108,3 +108,20 @@ def test_where_there_is_nothing_to_delete_nothing_is_made(tmp_path: Path) -> Non
     assert project.run("prune", "--older-than", "30d", "--yes").out == "nothing to prune\n"
     assert json.loads(project.run("prune", "--keep", "3", "-o", "json").out)["total"] == 0
     assert not (tmp_path / ".sagactl").exists()
+
+
+def test_the_retention_that_is_set_is_the_age_that_is_not_given(project: Project) -> None:
+    """`help config`: `retention` is what `--older-than` is left out for, a flag beats it, and `--keep` adds to it."""
+    settings = project.path / "sagactl.toml"
+    for wrong in ('"soon"', '"0s"', '""', "30", "true"):
+        settings.write_text(f"retention = {wrong}\n")
+        assert project.run("prune", "--dry-run", "-o", "json").json["error"]["code"] == "invalid-config"
+    settings.write_text("")
+    assert project.run("prune", "-o", "json").json["error"]["code"] == "usage"
+    settings.write_text('retention = "1h30m"\n')
+    for given, total in (((), 0), (("--keep", "0"), 0), (("--older-than", "0s"), 2)):
+        assert project.run("prune", *given, "--dry-run", "-o", "json").json["total"] == total
+    settings.write_text('retention = "1ms"\n')
+    assert project.run("prune", "-o", "json").json["error"]["hint"] == "sagactl prune --older-than 1ms --yes"
+    assert project.run("prune", "--keep", "1", "--dry-run", "-o", "json").json["total"] == 1
+    assert project.run("prune", "--yes", "-o", "json").json["pruned"] == 2

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from sagactl.cli.views.documents import Document
 from sagactl.cli.views.layout import Cell, Column, Row, join_blocks, lay_out, list_facts
+from sagactl.cli.views.spelling import spell_as_written
 from sagactl.cli.views.style import Hue, Style
 from sagactl.config import Config
 from sagactl.core.canonical import Json
@@ -15,10 +17,17 @@ from sagactl.dataclass import dataclass
 
 CONFIG_SCHEMA: Final = "sagactl.config/1"
 HIDDEN: Final = "***"
-_SECRET_KEYS: Final = frozenset({"secret", "token", "password", "key"})
+_SECRET_KEYS: Final = frozenset({"secret", "token", "password", "key", "headers", "authorization"})
 """Keys whose value must be a reference; where somebody wrote the secret itself, it isn't shown either."""
 
+_REFERENCES: Final = frozenset({"env", "file", "keyring"})
+"""What says where a value comes from, in a table of its own."""
+
 _COLUMNS: Final = (Column("setting", is_whole=True), Column("from", is_whole=True), Column("value", is_whole=True))
+
+
+_UNSET: Final = {"plugins": "all that are installed", "retention": "none: prune must be told"}
+_BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +50,7 @@ def list_values(config: Config) -> list[Value]:
         Value("log", hide_url(config.log), origin("log")),
         Value("concurrency", config.calls_max, origin("concurrency")),
         Value("plugins", plugins, origin("plugins")),
+        Value("retention", config.retention, origin("retention")),
     ]
     for name in sorted(config.secrets):
         source, came_from = config.find_secret(name)
@@ -56,11 +66,19 @@ def list_values(config: Config) -> list[Value]:
 
 
 def _flatten(path: str, value: Any) -> Iterator[tuple[str, Json]]:
-    if isinstance(value, Mapping) and value:
+    """Yield each value below *path* by its name: that of a list of tables has the number of the table in it."""
+    name = path.rpartition(".")[2]
+    is_secret = name in _SECRET_KEYS
+    if isinstance(value, Mapping) and (is_secret or name == "url") and len(value) == 1 and _REFERENCES & value.keys():
+        yield path, {str(kind): str(what) for kind, what in value.items()}
+    elif is_secret:
+        yield path, HIDDEN
+    elif isinstance(value, Mapping) and value:
         for key, member in value.items():
             yield from _flatten(f"{path}.{key}", member)
-    elif path.rpartition(".")[2] in _SECRET_KEYS and isinstance(value, str):
-        yield path, HIDDEN
+    elif isinstance(value, list) and any(isinstance(each, Mapping) for each in value):
+        for number, each in enumerate(value):
+            yield from _flatten(f"{path}[{number}]", each)
     elif value is not None:
         yield path, _hide(value)
 
@@ -73,6 +91,8 @@ def _hide(value: Any) -> Json:
             return value
         case list():
             return [_hide(each) for each in value]
+        case Mapping():
+            return {str(key): HIDDEN for key in value}
         case _:
             return str(value)
 
@@ -97,7 +117,7 @@ def render_config(config: Config, values: Sequence[Value], files: Sequence[tuple
     """Return the settings as a table, the project, and the files that were read."""
     project = style.show(str(config.project)) if config.has_project else "none: sagactl init makes one"
     rows: list[Row] = [
-        [style.show(each.name), Cell(each.origin, _hue(each.origin)), style.show(_spell(each.value))] for each in values
+        [style.show(each.name), Cell(each.origin, _hue(each.origin)), style.show(_say(each))] for each in values
     ]
     read = [style.show(file) for _, file in files]
     return join_blocks(
@@ -110,18 +130,23 @@ def _hue(origin: str) -> Hue:
     return Hue.DIM if origin == "default" else Hue.PLAIN
 
 
-def _spell(value: Json) -> str:
+def _say(setting: Value) -> str:
+    return _UNSET.get(setting.name, "-") if setting.value is None else spell_toml(setting.value)
+
+
+def spell_toml(value: Json) -> str:
+    """Return *value* as it stands in a file of settings, unsafe as yet: what is shown can be copied from there."""
     match value:
-        case None:
-            return "all"
         case dict():
-            return ", ".join(f"{kind} {what}" for kind, what in value.items())
+            return "{" + ", ".join(f"{_spell_key(key)} = {spell_toml(each)}" for key, each in value.items()) + "}"
         case list():
-            return ", ".join(map(str, value)) or "none"
-        case bool():
-            return "true" if value else "false"
+            return "[" + ", ".join(map(spell_toml, value)) + "]"
         case _:
-            return str(value)
+            return spell_as_written(value)
+
+
+def _spell_key(key: str) -> str:
+    return key if _BARE_KEY.fullmatch(key) else spell_as_written(key)
 
 
 def write_config(config: Config, values: Sequence[Value], files: Sequence[tuple[str, str]]) -> Document:
