@@ -16,7 +16,7 @@ from sagactl.core.alerting import Reason
 from sagactl.core.canonical import Json
 from sagactl.core.left import count_undone, find_left
 from sagactl.core.outbox import Message
-from sagactl.core.records import Decision, Direction, DriverClaimed, Operation, Operator, Record, StepDecided
+from sagactl.core.records import Decision, Direction, DriverClaimed, Failure, Operation, Operator, Record, StepDecided
 from sagactl.core.saga import Saga
 from sagactl.core.state import RunState
 from sagactl.core.summary import Summary, summarize
@@ -210,7 +210,8 @@ def write_text(document: dict[str, Json]) -> str:
         lines.append(f"run      {run['saga']} {run['id']}: {stands}")
     if isinstance(error, dict):
         at = f" (at {error['step']})" if error["step"] else ""
-        lines.append(f"error    {error['type']}: {error['message']}{at}")
+        failure = Failure(str(error["type"]), str(error["message"]))
+        lines.append(f"error    {failure}{at}")
     lines += _list_items("left", document.get("not_undone"), document.get("not_undone_total"), "reason")
     lines += _list_items("open", document.get("dead_letters"), document.get("dead_letters_total"), "error")
     lines.append(f"since    {document['since']}" + (f" on {document['host']}" if document.get("host") else ""))

@@ -102,6 +102,9 @@ def _write_calls(saga: Saga, filled: Mapping[str, Sequence[Filled]]) -> Iterator
             }
 
 
+TOOLS_NAMED_MAX: Final = 5
+"""Tools that are named of those that changed in the same way."""
+
 _TEXTS: Final = ("saga", "file", "planned_by", "definition", "text_digest")
 _FIELDS: Final = frozenset(
     {"schema", *_TEXTS, "version", "tools", "input_digest", "input", "calls", "digest"},
@@ -151,16 +154,27 @@ def _compare_texts(planned: Planned, now: Planned) -> Iterator[str]:
 
 
 def _compare_tools(planned: Mapping[str, Json], now: Mapping[str, Json]) -> Iterator[str]:
+    """Yield what became of the tools, once for all of which it is the same: those of one plugin change together."""
+    alike: dict[str, list[str]] = {}
     for name in sorted({*planned, *now}):
         before, after = planned.get(name), now.get(name)
         if before == after:
             continue
-        if before is None or after is None:
-            yield f"the tool {name} is {'new' if before is None else 'gone'}"
-            continue
-        versions = [_version_of(each) for each in (before, after)]
-        told = "" if versions[0] == versions[1] else f" (version {versions[0]} -> {versions[1]})"
-        yield f"the tool {name} changed{told}"
+        alike.setdefault(_say_change(before, after), []).append(name)
+    for change, names in alike.items():
+        more = len(names) - TOOLS_NAMED_MAX
+        listed = ", ".join(names[:TOOLS_NAMED_MAX]) + (f" and {more:,} more" if more > 0 else "")
+        yield f"the tool {listed} {change}" if len(names) == 1 else f"the tools {listed} {_PLURAL.get(change, change)}"
+
+
+_PLURAL: Final = {"is new": "are new", "is gone": "are gone"}
+
+
+def _say_change(before: Json, after: Json) -> str:
+    if before is None or after is None:
+        return "is new" if before is None else "is gone"
+    versions = [_version_of(each) for each in (before, after)]
+    return "changed" if versions[0] == versions[1] else f"changed (version {versions[0]} -> {versions[1]})"
 
 
 def _version_of(tool: Json) -> str:

@@ -48,9 +48,11 @@ class Failure:
     message: str
 
     def __str__(self) -> str:
-        """Return `card_declined: the card was declined`; a message that repeats the type is left out."""
+        """Return `card_declined: the card was declined`; what a message says already isn't said twice."""
         if not self.message or self.message == self.type:
             return self.type
+        if self.message.startswith((f"{self.type} ", f"{self.type}: ")):
+            return self.message
         return f"{self.type}: {self.message}" if self.type else self.message
 
 

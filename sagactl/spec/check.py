@@ -30,6 +30,7 @@ from sagactl.spec.guards import conditions, succeeded_if_true
 from sagactl.spec.input_schema import check_input_schema
 from sagactl.spec.policy import action_retry, check_fit, check_run_fit, start_to_close_ms, undo_retry
 from sagactl.spec.positions import Entry, ListNode, MapNode, Node, Scalar, plain_value
+from sagactl.spec.printed import output_schema
 from sagactl.spec.references import Facts, Place, View, check_expression, loop_types, output_of, type_at
 from sagactl.spec.schema_types import Typed, type_name
 
@@ -75,7 +76,9 @@ def _gather(draft: DraftSaga, graph: Graph, steps: list[ResolvedStep], findings:
         graph=graph,
         input=Typed.of(schema if isinstance(schema, Mapping) else {}),
         outputs={
-            position: output_of(step.facts.output_schema, has_foreach=step.draft.foreach is not None)
+            position: output_of(
+                output_schema(step.facts, step.draft.arguments), has_foreach=step.draft.foreach is not None
+            )
             for position, step in enumerate(steps)
             if step.facts is not None
         },
@@ -174,7 +177,7 @@ class _Checker:
         own = dict(loop)
         if facts is not None:
             given = _given(facts.arguments_schema, arguments)
-            own |= {"args": Typed.of(given), "output": Typed.of(facts.output_schema)}
+            own |= {"args": Typed.of(given), "output": Typed.of(output_schema(facts, arguments))}
         else:
             own |= {"args": Typed.of({}), "output": Typed.of({})}
         seen = replace(view, place=Place.UNDO, own=own)

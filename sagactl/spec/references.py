@@ -15,6 +15,7 @@ from sagactl.spec.expressions import PlacedExpression
 from sagactl.spec.findings import Findings
 from sagactl.spec.graph import Graph
 from sagactl.spec.guards import unguarded
+from sagactl.spec.printed import hint_about
 from sagactl.spec.schema_types import NoSuchFieldError, Typed, array_of, descend
 from sagactl.spec.source import Span
 from sagactl.spec.visible import quote
@@ -229,7 +230,8 @@ def _check_fields(path: Path, start: int, typed: Typed, span: Span, view: View) 
             typed = descend(typed, path[depth])
         except NoSuchFieldError as error:
             message, word = f"{spell(path[:depth])} {error}", str(path[depth])
-            hint = f"it has {', '.join(error.known[:_NAMES_SHOWN_MAX])}" if error.known else None
+            known = f"it has {', '.join(error.known[:_NAMES_SHOWN_MAX])}" if error.known else None
+            hint = known or hint_about(typed.schema)
             if path[0] == "input" and depth == 1 and hint is None:
                 hint = "declare it under input: the saga takes none so far"
             if path[0] == "args" and depth == 1:

@@ -234,3 +234,44 @@ def test_built_in_tools_are_always_listed(project: Project) -> None:
     shown = project.run("tools", "shell.run").out
     assert "rejected_exit_codes" in shown
     assert "…" not in shown
+
+
+LOOKS = """saga: looks
+input: {type: object, properties: {how: {type: string}}}
+defaults: {start_to_close_timeout: 10s}
+steps:
+  - id: ask
+    tool: shell.run_idempotent
+    with: {script: "echo 3"HOW}
+    compensate:
+      tool: shell.undo
+      with: {argv: [echo, "${{ UNDO }}"]}
+  - id: use
+    tool: shell.run_idempotent
+    with: {argv: [echo, "${{ ACTION }}"]}
+    compensate: {none: "nothing to undo"}
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "undo", "action", "problems"),
+    [
+        ("", "output.id", "steps.ask.output.id", 2),
+        (", output: text", "output.id", "steps.ask.output", 1),
+        (", output: none", "args.script", "steps.ask.output.id", 1),
+        (", output: json", "output.id", "steps.ask.output.id", 0),
+        (', output: "${{ input.how }}"', "output.id", "steps.ask.output.id", 0),
+        ("", "output", "steps.ask.output", 0),
+    ],
+)
+def test_looking_into_printed_text_is_a_load_error(
+    project: Project, how: str, undo: str, action: str, problems: int
+) -> None:
+    """F5: fields of what a command printed are there with `output: json` only; the load check says what to write."""
+    saga = LOOKS.replace("HOW", how).replace("UNDO", undo).replace("ACTION", action)
+    (project.path / "sagas" / "looks.yaml").write_text(saga)
+    found = project.run("validate", "looks", "-o", "json")
+    told = [each for each in found.json["items"] if each["severity"] == "error"]
+    assert [each["code"] for each in told] == ["unknown-field"] * problems, found.out
+    if "none" not in how:
+        assert all("output: json" in each["hint"] for each in told)

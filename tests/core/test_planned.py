@@ -11,7 +11,15 @@ import pytest
 
 from sagactl.core.canonical import Json, canonical, parse
 from sagactl.core.filled import Filled, fill_in
-from sagactl.core.planned import TEXT_LENGTH_MAX, BadPlanError, Planned, find_differences, make_planned, read_planned
+from sagactl.core.planned import (
+    TEXT_LENGTH_MAX,
+    TOOLS_NAMED_MAX,
+    BadPlanError,
+    Planned,
+    find_differences,
+    make_planned,
+    read_planned,
+)
 from sagactl.core.preview import read_given
 from sagactl.core.saga import Saga
 from tests.core.builders import Plain, saga
@@ -118,6 +126,22 @@ def test_all_differences_are_named() -> None:
         "the call of f[2] would be another",
     ]
     assert find_differences(planned, make(value={"to": "bob", "xs": [1, 2]}))[1:] == ["the call of a would be another"]
+
+
+def test_tools_that_changed_alike_are_told_together() -> None:
+    """E16: a plugin that changed is one difference, whatever number of tools it gives; of many a few are named."""
+    what = saga("a -> b -> c")
+    planned = make(what)
+    newer = {name: replace(facts, version="9") for name, facts in what.tools.items()}
+    (told,) = find_differences(planned, make(replace(what, tools=newer)))
+    names = sorted(what.tools)
+    assert len(names) > TOOLS_NAMED_MAX
+    listed = f"{', '.join(names[:TOOLS_NAMED_MAX])} and {len(names) - TOOLS_NAMED_MAX} more"
+    assert told == f"the tools {listed} changed (version 0 -> 9)"
+    added = {f"do.z{number}": replace(what.tools["do.a"], name=f"do.z{number}") for number in range(2)}
+    more = make(replace(what, tools={**what.tools, **added}))
+    assert find_differences(planned, more) == ["the tools do.z0, do.z1 are new"]
+    assert find_differences(more, planned) == ["the tools do.z0, do.z1 are gone"]
 
 
 def test_a_plan_with_forged_digests_is_compared_all_the_same() -> None:

@@ -262,3 +262,20 @@ def test_a_failure_is_one_line_without_a_word_twice() -> None:
     assert str(Failure("card_declined", "the card was declined")) == "card_declined: the card was declined"
     assert str(Failure("timeout", "timeout")) == str(Failure("timeout", "")) == "timeout"
     assert str(Failure("", "the card was declined")) == "the card was declined"
+
+
+@pytest.mark.parametrize(
+    ("word", "message", "text"),
+    [
+        ("card_declined", "the card was declined", "card_declined: the card was declined"),
+        ("denied", "denied by ana: no budget", "denied by ana: no budget"),
+        ("refused", "refused: it is late", "refused: it is late"),
+        ("denied", "deniedness", "denied: deniedness"),
+        ("gone", "gone", "gone"),
+        ("gone", "", "gone"),
+        ("", "it broke", "it broke"),
+    ],
+)
+def test_a_failure_says_nothing_twice(word: str, message: str, text: str) -> None:
+    """Words: what the message begins with isn't said before it again."""
+    assert str(Failure(word, message)) == text

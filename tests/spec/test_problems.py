@@ -20,7 +20,7 @@ from tests.spec.toolbox import TOOLS
 
 FOLDER = Path(__file__).parent / "problems"
 SOURCES = Path(__file__).parents[2] / "sagactl" / "spec"
-NO_FILE = {"invalid-saga", "bad-input"}
+NO_FILE = {"invalid-saga", "invalid-input", "bad-input"}
 """Codes of errors that are no problem of a file."""
 
 MADE = {
