@@ -51,8 +51,6 @@ def prune(
       sagactl prune --older-than 30d --keep 100 --yes
 
       sagactl prune --saga onboarding --keep 1000 --yes -o json
-
-      sagactl prune --dry-run
     """
     with open_session(context) as session:
         older_than = session.app.config.retention if older_than is None else older_than
