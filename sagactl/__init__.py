@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         LeaseLostError,
         MisuseError,
         NotFoundError,
+        PrunedError,
         RefusedError,
         SagactlError,
         StorageError,
@@ -41,7 +42,7 @@ _NAMES: Final = {
     "engine.settings": ("Committed", "Settings"),
     "errors": (
         *("BusyError", "DamagedLogError", "InvalidError", "LeaseLostError", "MisuseError", "NotFoundError"),
-        *("RefusedError", "SagactlError", "StorageError"),
+        *("PrunedError", "RefusedError", "SagactlError", "StorageError"),
     ),
     "log.base": ("RunFilter", "RunRow", "Runs", "StoredRecord"),
     "tools.api": (
@@ -74,6 +75,7 @@ __all__ = [
     "NotFoundError",
     "Pending",
     "Project",
+    "PrunedError",
     "RefusedError",
     "Rejected",
     "RunFilter",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -91,6 +92,7 @@ class Project:
     tools: tuple[Callable[..., object], ...] = ()
     is_whole_process: bool = False
     """The process is ours, so that what tools do with OpenTelemetry may be set up as well."""
+    watch_import: Callable[[str], AbstractContextManager[None]] = lambda _: nullcontext()  # around each plugin's import
     _logs: dict[bool, Log] = field(default_factory=dict, init=False, repr=False)
     _snapshot: tuple[Saga, Snapshot] | None = field(default=None, init=False, repr=False)
     _courier: Courier | None = field(default=None, init=False, repr=False)
@@ -151,7 +153,7 @@ class Project:
         folder, built_in = self.config.project / "plugins", [self.built_in.load()]
         place, allowed = folder if folder.is_dir() else None, self.config.plugins
         with self._lock:
-            found = collect_tools(place, allowed=allowed, given=self.tools, built_in=built_in)
+            found = collect_tools(place, allowed=allowed, given=self.tools, built_in=built_in, watch=self.watch_import)
         return check_described(found, self.tools)
 
     @cached_property
@@ -246,9 +248,14 @@ class Project:
         return Runs(tuple(rows), total)
 
     def unfinished(self) -> list[str]:
-        """Return the ids of all runs that are not at rest, oldest first: those that a driver may `resume`."""
+        """Return the ids of all runs that are not at rest, oldest first: those that a driver may `resume`.
+
+        Runs of other projects in the same log aren't among them, as long as their projects are there (E16).
+        """
+        from sagactl.other_projects import leave_out_others
+
         log = self._find_log()
-        return [] if log is None else log.unfinished()
+        return [] if log is None else leave_out_others(log, self.config.project, log.unfinished())
 
     def _find_log(self) -> Log | None:
         """Return the log to read; None where there is none yet, which is no error unless somebody named it."""

@@ -45,6 +45,7 @@ ALLOWED = {
     "driving": {"identity", "engine", "core", "errors", "log.base"},
     "checked": {"core", "errors", ""},
     "saga_files": {"errors"},
+    "other_projects": {"core", "errors", "log.base"},
     "inputs": {"spec", "tools.convert", "identity", "core", "errors"},
     "heads": {"config", "secrets", "log", "core", "errors"},
     "app": {
@@ -52,6 +53,7 @@ ALLOWED = {
         "inputs",
         "checked",
         "saga_files",
+        "other_projects",
         "config",
         "secrets",
         "identity",
@@ -78,6 +80,7 @@ ALLOWED = {
         "errors",
         "log.base",
         "log.holder",
+        "other_projects",
         "spec",
         "secrets.masking",
         "sandbox",

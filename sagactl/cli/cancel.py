@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
 from sagactl.app import guard_stdout
 from sagactl.cli.operate import ask
-from sagactl.cli.options import make_app
+from sagactl.cli.options import ReasonOption, RunArgument, make_app
 from sagactl.cli.select import select_run
 from sagactl.cli.session import open_session
 from sagactl.core.records import Verb
@@ -20,8 +18,8 @@ app = make_app()
 @app.command()
 def cancel(
     context: typer.Context,
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's id or a prefix of it.")],
-    reason: Annotated[str | None, typer.Option("--reason", help="Why; recorded with your name.")] = None,
+    run: RunArgument,
+    reason: ReasonOption = None,
 ) -> int:
     """Turn a run around: nothing new starts, and what was done is undone.
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
 from sagactl.app import guard_stdout
 from sagactl.cli.answer_approval import answer_approval
-from sagactl.cli.options import make_app
+from sagactl.cli.options import ApprovalArgument, NoResumeOption, ReasonOption, RunArgument, make_app
 from sagactl.cli.session import open_session
 from sagactl.core.records import Verb
 
@@ -18,12 +16,10 @@ app = make_app()
 @app.command()
 def deny(
     context: typer.Context,
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's id or a prefix of it.")],
-    step: Annotated[
-        str | None, typer.Argument(metavar="STEP", help="The step; may be left out if only one waits.")
-    ] = None,
-    reason: Annotated[str | None, typer.Option("--reason", help="Why; recorded with your name.")] = None,
-    no_resume: Annotated[bool, typer.Option("--no-resume", help="Only record it; don't carry the run on.")] = False,
+    run: RunArgument,
+    step: ApprovalArgument = None,
+    reason: ReasonOption = None,
+    no_resume: NoResumeOption = False,
 ) -> int:
     """Refuse a step, which is then never called; the run goes on without a way forward.
 

@@ -14,17 +14,18 @@ from sagactl.cli.answer import write_document
 from sagactl.cli.dry_run import survey
 from sagactl.cli.follow import make_scene
 from sagactl.cli.operate import ask
-from sagactl.cli.options import Output, make_app
+from sagactl.cli.options import NoResumeOption, Output, ReasonOption, RunArgument, make_app
 from sagactl.cli.select import select_run, short_ids
 from sagactl.cli.session import Session, now_ms, open_session
 from sagactl.cli.streams import answer_stream, write_line
-from sagactl.cli.views.commands import list_decidable
+from sagactl.cli.views.commands import list_decidable, type_letter
 from sagactl.cli.views.dlq import Decided, render_letter, render_letters, write_whole_letter
 from sagactl.cli.views.documents import write_letter_row, write_letters
 from sagactl.cli.views.scene import Scene
 from sagactl.core.canonical import Json, NotJsonError, parse
 from sagactl.core.evolve import replay
 from sagactl.core.records import Direction, Operation, Resolution, Verb
+from sagactl.core.saga import Saga
 from sagactl.driving import make_request
 from sagactl.errors import ExitCode, InvalidError, NotFoundError, UsageError
 from sagactl.log.base import DeadLetter, Log, RunRow, StoredRecord
@@ -34,12 +35,9 @@ LETTERS_SHOWN: Final = 20
 
 app = make_app("Dead letters: what waits for a person.")
 
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run's id or a prefix of it.")]
 StepArgument = Annotated[
     str | None, typer.Argument(metavar="STEP", help="The step, or step[3] for an item; may be left out if only one.")
 ]
-ReasonOption = Annotated[str | None, typer.Option("--reason", help="Why; recorded with your name.")]
-NoResumeOption = Annotated[bool, typer.Option("--no-resume", help="Only record it; don't carry the run on.")]
 
 _STEP = re.compile(r"([a-z][a-z0-9_]*)(?:\[(\d{1,6})\])?", re.ASCII)
 
@@ -227,7 +225,22 @@ def _check_output(session: Session, row: RunRow, letter: DeadLetter, resolution:
     if objection is not None:
         message = f"--output doesn't fit what {tool.name} returns: {objection}"
         raise InvalidError(message, code="invalid-input", hint=f"sagactl tools {tool.name}")
+    _check_needs(session, saga, letter, output)
     return output
+
+
+def _check_needs(session: Session, saga: Saga, letter: DeadLetter, output: Json) -> None:
+    """E23: it must have what the undo and later steps read of it; else they would be refused, and the run stuck."""
+    from sagactl.core.needed import find_objections
+
+    state = session.app.read(letter.run_id).state
+    if letter.operation not in state.dead:
+        return  # settled meanwhile: the refusal says so
+    objections = list(find_objections(saga, state, letter.operation, output, session.app.evaluator(saga)))
+    if objections:
+        message = f"--output can't stand for what {_name(letter)} has returned: {'; '.join(objections)}"
+        hint = type_letter("show", letter.run_id, letter.operation)
+        raise InvalidError(message, code="invalid-input", hint=hint)
 
 
 def _select(session: Session, run: str, step: str | None) -> tuple[RunRow, Operation | None, DeadLetter | None]:

@@ -18,10 +18,10 @@ from sagactl.cli.tail import is_driven
 from sagactl.cli.views.commands import type_resume, type_rollback
 from sagactl.cli.views.documents import write_record, write_run
 from sagactl.cli.views.error import render_error, write_error
-from sagactl.cli.views.report import render_report
+from sagactl.cli.views.report import render_recorded, render_report
 from sagactl.cli.views.scene import Scene
 from sagactl.cli.views.spelling import spell
-from sagactl.core.records import RunStatus
+from sagactl.core.records import Request, RunStatus
 from sagactl.core.saga import Saga
 from sagactl.core.state import RunState
 from sagactl.driving import Driver
@@ -93,7 +93,9 @@ def drive(
 ) -> tuple[dict[str, Ending], Follower, ExitCode | None]:
     """Take runs over, drive them, and return how they ended, what was seen, and the signal's code if one came."""
     grace_ms = session.app.settings.grace_ms
-    display = make_display(session.settings, grace_ms=grace_ms)
+    # Who only records something doesn't carry the run on: there is no progress to be shown.
+    settings = session.settings.without_progress() if only_record else session.settings
+    display = make_display(settings, grace_ms=grace_ms)
     follower = Follower(session, display)
     driver.subscribe(follower)
     with display, Signals(driver, display, hints=follower.list_hints, grace_ms=grace_ms) as signals:
@@ -137,6 +139,16 @@ def _write_loss(session: Session, last: Committed) -> None:
     session.say(render_error(error, session.progress_style))
     document = write_run(last.saga, last.state, driver=session.app.row(last.run_id).holder)
     write_document({**document, "error": write_error(error)["error"]})
+
+
+def write_recorded(session: Session, ending: Ending, last: Committed, request: Request) -> None:
+    """Write the answer where *request* was recorded, and the run not carried on."""
+    tell_runner(session, ending, last)
+    if session.output is not Output.TEXT:
+        write_document(write_run(last.saga, last.state))
+    elif session.settings.quiet < 2:
+        scene = make_scene(session, last.saga, last.state)
+        write_line(answer_stream(), render_recorded(scene, request))
 
 
 def tell_runner(session: Session, ending: Ending, last: Committed) -> None:

@@ -12,7 +12,7 @@ from typing import Final
 
 from sagactl.cli.attend import attend
 from sagactl.cli.elsewhere import warn_of_other_project
-from sagactl.cli.follow import code_of_ending, code_of_status, drive, write_ending, write_logged_run
+from sagactl.cli.follow import code_of_ending, code_of_status, drive, write_ending, write_logged_run, write_recorded
 from sagactl.cli.session import Session, now_ms
 from sagactl.cli.tail import is_driven
 from sagactl.core.operators import answer_request
@@ -23,6 +23,7 @@ from sagactl.core.records import (
     RunStatus,
     Verb,
 )
+from sagactl.engine.ending import Why
 from sagactl.errors import BusyError, ExitCode, RefusedError
 from sagactl.log.base import Log, RunRow
 
@@ -49,11 +50,11 @@ def _ask_here(session: Session, row: RunRow, request: Request, *, only_record: b
     driver = session.app.driver()
     endings, follower, code = drive(session, driver, lambda: driver.ask(row.run_id, request), only_record=only_record)
     ending = endings[row.run_id]
-    if not (only_record and code is None):
-        _raise_if_too_late(row.run_id, request, code_of_ending(ending, code))
-    write_ending(session, ending, follower.latest[row.run_id])
-    if only_record and code is None:
+    if only_record and code is None and ending.why is not Why.LEASE_LOST:
+        write_recorded(session, ending, follower.latest[row.run_id], request)
         return ExitCode.OK
+    _raise_if_too_late(row.run_id, request, code_of_ending(ending, code))
+    write_ending(session, ending, follower.latest[row.run_id])
     return _code_for(request, code_of_ending(ending, code))
 
 

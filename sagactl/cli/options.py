@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import click
 import typer
@@ -16,6 +16,14 @@ HEARTBEAT_SECONDS: Final = 30.0
 """How long plain progress is silent before it says what goes on."""
 
 HEARTBEAT_SECONDS_MAX: Final = 86_400
+
+
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run's id or a prefix of it.")]
+ReasonOption = Annotated[str | None, typer.Option("--reason", help="Why; recorded with your name.")]
+NoResumeOption = Annotated[bool, typer.Option("--no-resume", help="Only record it; don't carry the run on.")]
+ApprovalArgument = Annotated[
+    str | None, typer.Argument(metavar="STEP", help="The step; may be left out if only one waits.")
+]
 
 
 class Output(StrEnum):

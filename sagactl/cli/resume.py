@@ -9,7 +9,7 @@ import typer
 
 from sagactl.app import guard_stdout
 from sagactl.cli.answer import write_document
-from sagactl.cli.elsewhere import find_other_project, type_resume_there, warn_of_other_project
+from sagactl.cli.elsewhere import type_resume_there, warn_of_other_project
 from sagactl.cli.follow import (
     code_of_ending,
     drive,
@@ -30,6 +30,7 @@ from sagactl.driving import Driver
 from sagactl.engine.ending import Ending
 from sagactl.errors import ExitCode, SagactlError, StorageError, UsageError
 from sagactl.log.base import RunRow
+from sagactl.other_projects import find_other_project
 
 app = make_app()
 
@@ -144,7 +145,7 @@ def _resume_all(session: Session, report: Junit, *, waits: bool) -> int:
 
 def _resume(session: Session, driver: Driver, run_id: str, failed: list[ExitCode]) -> None:
     try:
-        project = find_other_project(session, run_id)
+        project = find_other_project(session.app.log(), session.app.config.project, run_id)
         if project is not None:
             session.say(f"run {run_id} is left out: it is of the project {spell(project)}")
             session.say(f"hint: {type_resume_there(session, run_id, project)}")

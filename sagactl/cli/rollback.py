@@ -10,7 +10,7 @@ import typer
 
 from sagactl.app import guard_stdout
 from sagactl.cli.operate import ask
-from sagactl.cli.options import make_app
+from sagactl.cli.options import ReasonOption, RunArgument, make_app
 from sagactl.cli.select import select_run
 from sagactl.cli.session import Session, open_session
 from sagactl.cli.streams import write_line
@@ -28,8 +28,8 @@ app = make_app()
 @app.command()
 def rollback(
     context: typer.Context,
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's id or a prefix of it.")],
-    reason: Annotated[str | None, typer.Option("--reason", help="Why; recorded with your name.")] = None,
+    run: RunArgument,
+    reason: ReasonOption = None,
     past_pivot: Annotated[
         bool, typer.Option("--past-pivot", help="Also behind the point of no return; needs --reason.")
     ] = False,

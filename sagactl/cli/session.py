@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
@@ -94,12 +94,19 @@ def open_session(context: typer.Context, file: Path | None = None) -> Iterator[S
     settings = context.ensure_object(Globals)
     with open_project(settings.directory, log=settings.log, file=file) as project:
         project.is_whole_process = True
+        project.watch_import = lambda name: _watch_import(settings, name)
         session = Session(settings, project)
         try:
             yield session
         except InvalidError as error:
             session.tell_problems(getattr(error, "problems", ()))
             raise
+
+
+def _watch_import(settings: Globals, name: str) -> AbstractContextManager[None]:
+    from sagactl.cli.slow import SlowImports
+
+    return SlowImports(settings).watch(name)
 
 
 def style_of(stream: IO[str], settings: Globals) -> Style:

@@ -8,7 +8,7 @@ import typer
 
 from sagactl.app import guard_stdout
 from sagactl.cli.operate import ask
-from sagactl.cli.options import make_app
+from sagactl.cli.options import RunArgument, make_app
 from sagactl.cli.select import select_run
 from sagactl.cli.session import open_session
 from sagactl.core.records import Verb
@@ -20,7 +20,7 @@ app = make_app()
 @app.command()
 def terminate(
     context: typer.Context,
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's id or a prefix of it.")],
+    run: RunArgument,
     reason: Annotated[str, typer.Option("--reason", help="Why; recorded with your name.")],
 ) -> int:
     """End a run as it stands: calls settle, nothing is undone, what is left is listed.

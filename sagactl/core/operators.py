@@ -394,6 +394,7 @@ def _resolve(saga: Saga, state: RunState, op: OperationState, request: Request, 
         refill_budget(op)
         if op.operation.direction is Direction.COMPENSATION:
             state.operations[op.operation.other].doubt = False  # what a person says of the undo is about the action
+    op.settled = request
     assert request.resolution is not None, "a resolution says how"
     apply_event(saga, state, op, _RESOLUTION_EVENTS[request.resolution], at_ms)
 

@@ -71,6 +71,8 @@ class OperationState:
     late_until_ms: int = 0
     """Until then a call of an earlier driver may still land (E9)."""
     cause: Cause | None = None
+    settled: Request | None = None
+    """How a person has settled its dead letter last (E23); its failure stays, as what was."""
 
     @property
     def attempts_in_budget(self) -> int:

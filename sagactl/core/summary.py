@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 from sagactl.core.canonical import Json
-from sagactl.core.records import AT_REST, Cause, Direction, Failure, NotUndone, Operation, RunStatus
+from sagactl.core.records import AT_REST, Cause, Direction, Failure, NotUndone, Operation, Request, RunStatus
 from sagactl.core.saga import Saga
 from sagactl.core.state import OperationState, RunState, StepState, next_timer
 from sagactl.core.transitions import Phase
@@ -135,6 +135,9 @@ class StepRow:
     failure: Failure | None
     undo_attempts: int = 0
     undo_failure: Failure | None = None
+    settled: Request | None = None
+    """How a person has settled its dead letter (E23), and that of its undo."""
+    undo_settled: Request | None = None
 
 
 def step_rows(saga: Saga, state: RunState) -> list[StepRow]:
@@ -164,6 +167,8 @@ def _step_row(state: RunState, operation: Operation) -> StepRow:
         failure=None if action is None else action.failure,
         undo_attempts=0 if undo is None else undo.attempts,
         undo_failure=None if undo is None else undo.failure,
+        settled=None if action is None else action.settled,
+        undo_settled=None if undo is None else undo.settled,
     )
 
 

@@ -295,15 +295,20 @@ def _follow(reference: Reference, scope: Scope) -> Json:
     if root not in scope:
         raise ExpressionError(f"{root} is not known here, in {reference.text}")
     value = scope[root]
+    if value is None and root == "output":
+        return None  # the action left no output: its compensation is told so by null (E7)
+    return follow_path(reference, value)
+
+
+def follow_path(reference: Reference, value: object) -> Json:
+    """Return what lies at the end of *reference* in *value*, that of its root; raises ExpressionError."""
     for depth, step in enumerate(reference.path[1:], start=1):
-        if value is None and reference.path[:depth] == ("output",):
-            return None  # the action left no output: its compensation is told so by null (E7)
         value = _descend(value, step, reference, depth)
     return cast("Json", value)
 
 
 def _descend(value: object, step: str | int, reference: Reference, depth: int) -> object:
-    here = _spell(reference.path[:depth])
+    here = spell_path(reference.path[:depth])
     if isinstance(step, int):
         if not isinstance(value, list):
             raise ExpressionError(f"{here} is no list, in {reference.text}")
@@ -317,7 +322,10 @@ def _descend(value: object, step: str | int, reference: Reference, depth: int) -
     return value[step]
 
 
-def _spell(path: Path) -> str:
+def spell_path(path: Path) -> str:
+    """Return *path* as sagas write it, `items[0].id`; empty for an empty one."""
+    if not path:
+        return ""
     return str(path[0]) + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path[1:])
 
 

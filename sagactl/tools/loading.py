@@ -14,6 +14,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from inspect import cleandoc
 from pathlib import Path
 from types import ModuleType, TracebackType
@@ -74,7 +75,16 @@ class Loaded:
     functions: tuple[object, ...]
 
 
-def load_folder(folder: Path) -> Iterator[Loaded | BrokenPlugin]:
+Watch = Callable[[str], AbstractContextManager[None]]
+"""What is around the import of each plugin, by its name."""
+
+
+def watch_nothing(_: str) -> AbstractContextManager[None]:
+    """Watch no import."""
+    return nullcontext()
+
+
+def load_folder(folder: Path, watch: Watch = watch_nothing) -> Iterator[Loaded | BrokenPlugin]:
     """Import each module and package of a `plugins/` folder whose name begins with neither `_` nor `.`."""
     try:
         entries = sorted(folder.iterdir())
@@ -86,7 +96,10 @@ def load_folder(folder: Path) -> Iterator[Loaded | BrokenPlugin]:
     for entry in entries:
         source = _source_of(entry)
         if source is not None and not entry.name.startswith(("_", ".")):
-            yield _load_file(package, source, name=entry.name.removesuffix(".py"), shared=shared)
+            name = entry.name.removesuffix(".py")
+            with watch(name):
+                loaded = _load_file(package, source, name=name, shared=shared)
+            yield loaded
 
 
 def load_functions(given: Sequence[Callable[..., object]]) -> Iterator[Loaded]:

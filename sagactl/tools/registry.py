@@ -22,12 +22,14 @@ from sagactl.tools.loading import (
     BrokenPlugin,
     Loaded,
     Plugin,
+    Watch,
     installed_entry_points,
     load_entry_point,
     load_folder,
     load_functions,
     origin_of,
     version_of,
+    watch_nothing,
 )
 
 if TYPE_CHECKING:
@@ -120,6 +122,7 @@ def collect_tools(
     entry_points: Iterable[EntryPoint] | None = None,
     given: Sequence[Callable[..., object]] = (),
     built_in: Iterable[Loaded] = (),
+    watch: Watch = watch_nothing,
 ) -> Registry:
     """Import plugins and describe their tools.
 
@@ -129,6 +132,7 @@ def collect_tools(
         entry_points: What is installed; looked up by default.
         given: Functions with `@tool` that the program itself has; raises TypeError for any other.
         built_in: What is always there, and sound: a tool of these is described when it is asked for.
+        watch: What is around each import.
     """
     collector = _Collector()
     for each in built_in:
@@ -137,11 +141,12 @@ def collect_tools(
         collector.add(own)
     for point in installed_entry_points() if entry_points is None else entry_points:
         if is_allowed(origin_of(point), allowed):
-            collector.add(load_entry_point(point))
+            with watch(point.name):
+                collector.add(load_entry_point(point))
         else:
             collector.plugins.append(Plugin(point.name, origin_of(point), point.value, version_of(point), loaded=False))
     if folder is not None and folder.is_dir():
-        for loaded in load_folder(folder):
+        for loaded in load_folder(folder, watch):
             collector.add(loaded)
     return collector.finish()
 

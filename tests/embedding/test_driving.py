@@ -225,6 +225,25 @@ def test_key_makes_a_second_start_the_same_run(project: Project) -> None:
     assert project.runs().total == 1
 
 
+def test_unfinished_runs_of_other_projects_are_left_out(tmp_path: Path) -> None:
+    """E16: a run goes on with its own project's tools, so nobody is offered those of others that share the log."""
+    log = tmp_path / "shared.db"
+    begun = []
+    for name in ("one", "two"):
+        (tmp_path / name / "sagas").mkdir(parents=True)
+        (tmp_path / name / "sagas" / "wait.yaml").write_text(
+            "saga: wait\nsteps: [{id: nap, tool: time.sleep, with: {for: 1h}}]\n"
+        )
+        with open_project(tmp_path / name, log=log) as each:
+            with each.driver(Settings(waits_for_timers=False)) as driver:
+                begun.append(driver.start(each.load("wait"), {}))
+                driver.drive()
+            assert each.unfinished() == begun[-1:]
+    (tmp_path / "one").rename(tmp_path / "moved")
+    with open_project(tmp_path / "moved", log=log) as moved:
+        assert moved.unfinished() == begun[:1], "a project that was moved carries on with its own runs"
+
+
 def test_all_unfinished_runs_are_found(project: Project) -> None:
     """After a crash each run is found, oldest first, however many there are; `runs` gives the last 20, counts all."""
     trip = project.load("trip")

@@ -123,7 +123,9 @@ def _resolutions(saga: Saga, state: RunState, operation: Operation) -> list[tupl
 
 
 def _has_output(saga: Saga, operation: Operation) -> bool:
+    from sagactl.core.needed import find_needs
     from sagactl.core.state import call_of
 
     schema = saga.tools[call_of(saga, operation).tool].output_schema
-    return bool(schema.get("properties")) or schema.get("type") not in {None, "null"}
+    is_said = bool(schema.get("properties")) or schema.get("type") not in {None, "null"}
+    return is_said or any(find_needs(saga, operation))

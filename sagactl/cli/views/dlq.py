@@ -19,7 +19,7 @@ from sagactl.cli.views.layout import (
     list_facts,
     list_hints,
 )
-from sagactl.cli.views.letters import explain, say_what
+from sagactl.cli.views.letters import explain, explain_output, say_what
 from sagactl.cli.views.report import list_left
 from sagactl.cli.views.scene import Scene
 from sagactl.cli.views.spelling import spell
@@ -168,12 +168,7 @@ def _list_decisions(scene: Scene, operation: Operation, decided: Sequence[Decide
         if then.get(command):
             first, *others = wrap(scene.style.show(then[command]), scene.style.columns - len(_THEN))
             lines += [_THEN + first, *(" " * len(_THEN) + other for other in others)]
-    if any("--output JSON" in command for _, command in decisions):
-        tool = tool_of(scene.saga, operation) or ""
-        members = scene.saga.tools[tool].output_schema.get("properties")
-        shape = f": {', '.join(members)}" if isinstance(members, dict) and members else ""
-        lines += list_facts([("JSON", scene.style.show(f"what {tool} returns{shape}"))], scene.style)
-    return lines
+    return lines + explain_output(scene, operation, [command for _, command in decisions])
 
 
 def _say_last_call(scene: Scene, operation: Operation, stored: Sequence[StoredRecord]) -> str:

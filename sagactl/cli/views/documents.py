@@ -14,7 +14,7 @@ from sagactl.cli.views.words import tool_of
 from sagactl.core.canonical import Json
 from sagactl.core.keys import idempotency_key
 from sagactl.core.left import find_left
-from sagactl.core.records import Cause, Direction, Failure, Holder, Operation
+from sagactl.core.records import Cause, Direction, Failure, Holder, Operation, Request
 from sagactl.documents import operation_in, write_operation, write_record_at, write_time
 
 if TYPE_CHECKING:
@@ -106,9 +106,18 @@ def _write_step(row: StepRow) -> Json:
         "attempts": row.attempts,
         "output": row.output,
         "error": _write_failure(row.failure),
+        "settled": _write_settled(row.settled),
         "compensation_attempts": row.undo_attempts,
         "compensation_error": _write_failure(row.undo_failure),
+        "compensation_settled": _write_settled(row.undo_settled),
     }
+
+
+def _write_settled(request: Request | None) -> Json:
+    """Return how a person settled a dead letter: then the error beside it is what was (S11)."""
+    if request is None or request.resolution is None:
+        return None
+    return {"as": request.resolution.value, "by": request.who, "reason": request.reason}
 
 
 def _write_left(saga: Saga, state: RunState) -> Json:

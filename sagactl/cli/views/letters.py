@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from sagactl.cli.views.commands import list_decisions
@@ -9,9 +10,11 @@ from sagactl.cli.views.layout import headline, list_choices, list_facts
 from sagactl.cli.views.scene import Scene
 from sagactl.cli.views.style import Mark
 from sagactl.cli.views.words import name_failure, name_operation, tool_of
+from sagactl.core.needed import find_needs
 from sagactl.core.policy import Zone, zone_of
 from sagactl.core.records import Cause, Direction, Operation
 from sagactl.core.state import OperationState, call_of
+from sagactl.core.template import spell_path
 
 SHOWN_MAX: Final = 5
 """Dead letters of one run that a report spells out; `dlq list` has them all."""
@@ -34,11 +37,28 @@ def _describe(scene: Scene, operation: Operation) -> list[str]:
     is_told = op.failure == scene.state.failure or operation.direction is Direction.COMPENSATION
     error = "" if is_told else scene.style.show(name_failure(op.failure))
     facts = [("error", error), ("means", explain(scene, op))]
+    decisions = list_decisions(scene.saga, scene.state, scene.short_id, operation)
     return [
         *headline(Mark.STUCK, say_what(op), scene.style),
         *list_facts(facts, scene.style),
-        *list_choices(list_decisions(scene.saga, scene.state, scene.short_id, operation), scene.style),
+        *list_choices(decisions, scene.style),
+        *explain_output(scene, operation, [command for _, command in decisions]),
     ]
+
+
+def explain_output(scene: Scene, operation: Operation, commands: Sequence[str]) -> list[str]:
+    """Say what JSON stands for where one of *commands* asks for it: the tool's output, and what others need of it."""
+    if not any("--output JSON" in command for command in commands):
+        return []
+    tool = tool_of(scene.saga, operation) or ""
+    members = scene.saga.tools[tool].output_schema.get("properties")
+    shape = f": {', '.join(members)}" if isinstance(members, dict) and members else ""
+    readers: dict[str, list[str]] = {}
+    for need in dict.fromkeys(find_needs(scene.saga, operation)):
+        readers.setdefault(spell_path(need.path), []).append(need.reader)
+    needed = [f"{path} (for {', '.join(dict.fromkeys(names))})" for path, names in readers.items() if path]
+    lines = [f"what {tool} has returned{shape}", *([f"it must have {', '.join(needed)}"] if needed else [])]
+    return list_facts([("JSON", [scene.style.show(line) for line in lines])], scene.style)
 
 
 def say_what(op: OperationState) -> str:
@@ -79,7 +99,8 @@ def _explain_undo(scene: Scene, op: OperationState) -> str:
     tool = scene.style.show(tool_of(scene.saga, op.operation) or "")
     if op.cause is Cause.IN_DOUBT:
         forward = scene.style.show(tool_of(scene.saga, action.operation) or "")
-        return f"nobody knows whether {forward} took effect, so nobody knows whether there is anything to undo"
+        why = f"nobody knows whether {forward} took effect, so nobody knows whether there is anything to undo"
+        return f"{why}; a rollback can't find it out: say it"
     if op.attempts == 0:
         return f"{tool} was not called; what the step did stays until you decide"
     if op.doubt:

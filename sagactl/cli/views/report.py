@@ -26,10 +26,11 @@ from sagactl.cli.views.words import (
     name_operation,
     place_of,
     plain,
+    say_settled,
 )
 from sagactl.core.canonical import Json
 from sagactl.core.left import Left, count_undone, find_left
-from sagactl.core.records import AT_REST, Cause, Direction, RunStatus
+from sagactl.core.records import AT_REST, Cause, Direction, Request, RunStatus, Verb
 from sagactl.core.summary import StepRow, StepStatus, Summary, step_rows
 from sagactl.engine.ending import Ending, Why
 
@@ -38,6 +39,9 @@ OUTPUTS_MAX: Final = 12
 
 KEY_COLUMNS_MAX: Final = 24
 LEFT_MAX: Final = 12
+NAMED_MAX: Final = 3
+"""Operations that a headline names."""
+
 RETRIED_MAX: Final = 5
 _WAITS: Final = frozenset({Why.WAITING, Why.MISSING_TOOL, Why.MISSING_SECRET})
 _HINTS: Final = {Cause.MISSING_TOOL: "sagactl tools", Cause.MISSING_SECRET: "sagactl help secrets"}
@@ -55,6 +59,24 @@ def render_report(scene: Scene, ending: Ending | None = None) -> str:
     if summary.waiting_for is not None or (ending is not None and ending.why in _WAITS):
         return _report_waiting(scene, summary)
     return _report_going_on(scene, summary)
+
+
+_RECORDED: Final = {Verb.APPROVE: "approved", Verb.DENY: "denied", Verb.RETRY: "to be called again"}
+
+
+def render_recorded(scene: Scene, request: Request) -> str:
+    """Return what is said of a request that was recorded, and the run not carried on (`--no-resume`)."""
+    summary = scene.summary
+    said = _RECORDED.get(request.verb) or say_settled(request)
+    place = "" if request.operation is None else f"{name_operation(request.operation)} "
+    words = f"{scene.title}: {scene.style.show(place + said)}; not resumed"
+    is_open = summary.status not in AT_REST
+    hints = _hint_going_on(scene) if is_open and scene.state.people_since_ms is None else hint_people(scene, summary)
+    return join_blocks(
+        headline(Mark.WAITING if is_open else STATUS_MARKS[summary.status], words, scene.style),
+        list_facts([("so far", say_progress(scene.saga, scene.state)), *list_error(scene)], scene.style),
+        list_hints(hints if is_open else _hint_letters(scene), scene.style),
+    )
 
 
 def _report_succeeded(scene: Scene, summary: Summary) -> str:
@@ -168,7 +190,27 @@ def list_error(scene: Scene, *, names_step: bool = True) -> list[Fact]:
     where = place_of(scene.saga, state.failed_step)
     at = f"{where}   tool {tool}" if where else f"step {state.failed_step}, tool {tool}"
     place = f"{failed_place(state)}: " if names_step else ""
-    return [("error", scene.style.show(place + name_failure(state.failure))), ("at", scene.style.show(at))]
+    text = place + name_failure(state.failure)
+    if _is_history(scene):
+        settled = _find_settlement(scene, state.failed_step)
+        return [("was", scene.style.show(text if settled is None else f"{text}; {say_settled(settled)}"))]
+    return [("error", scene.style.show(text)), ("at", scene.style.show(at))]
+
+
+def _is_history(scene: Scene) -> bool:
+    """Tell whether the first error, which stays (S11), is none any more: the run goes forward, or has come to its end.
+
+    It was settled by a person, or a person had the call made again.
+    """
+    state = scene.state
+    is_turned = state.direction is Direction.COMPENSATION or state.failing is not None
+    return not (is_turned or state.dead or state.stuck is not None or scene.summary.status is RunStatus.TERMINATED)
+
+
+def _find_settlement(scene: Scene, step_id: str) -> Request | None:
+    """Return how a person settled the error of a step."""
+    found = (op.settled for operation, op in scene.state.operations.items() if operation.step == step_id)
+    return next((each for each in found if each is not None), None)
 
 
 def _list_times(scene: Scene, summary: Summary) -> list[Fact]:
@@ -190,13 +232,21 @@ def _report_stuck(scene: Scene, summary: Summary) -> str:
 
 
 def _say_stuck(scene: Scene, summary: Summary, left: list[Left]) -> str:
+    doubtful = [each for each in scene.state.dead if scene.state.operations[each].cause is Cause.IN_DOUBT]
+    if summary.direction is Direction.COMPENSATION and doubtful:
+        names = _join_names([name_operation(each).removeprefix("undo of ") for each in doubtful])
+        return f": its rollback goes on when you have said whether {names} happened"
     if left:
         return f": {_count_left(left)}"
-    dead = [name_operation(operation) for operation in scene.state.dead]
-    names = ", ".join(dead[:3]) + (f" and {len(dead) - 3:,} more" if len(dead) > 3 else "")
-    verb = "is" if len(dead) == 1 else "are"
+    names = _join_names([name_operation(operation) for operation in scene.state.dead])
+    verb = "is" if len(scene.state.dead) == 1 else "are"
     where = " behind its pivot" if summary.cause is Cause.FORWARD_STUCK else ""
     return f"{where}: {names} {verb} {'in doubt' if summary.cause is Cause.IN_DOUBT else 'not done'}"
+
+
+def _join_names(names: list[str]) -> str:
+    more = len(names) - NAMED_MAX
+    return ", ".join(names[:NAMED_MAX]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _list_undone(scene: Scene) -> list[Fact]:

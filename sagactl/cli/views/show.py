@@ -26,7 +26,15 @@ from sagactl.cli.views.style import Hue, Mark
 from sagactl.cli.views.tally import say_steps
 from sagactl.cli.views.text import brief, plural, wrap
 from sagactl.cli.views.times import show_ago, show_duration, show_moment
-from sagactl.cli.views.words import STATUS_MARKS, name_cause, name_failure, name_holder, name_operation, plain
+from sagactl.cli.views.words import (
+    STATUS_MARKS,
+    name_cause,
+    name_failure,
+    name_holder,
+    name_operation,
+    plain,
+    say_settled,
+)
 from sagactl.core.left import find_left
 from sagactl.core.records import AT_REST, Cause, Direction, Holder, Operation, RunStatus
 from sagactl.core.summary import StepRow, StepStatus, Summary, step_rows
@@ -169,8 +177,14 @@ def _is_left_open(scene: Scene, row: StepRow) -> bool:
 
 
 def _say_result(row: StepRow) -> str:
-    failure = row.undo_failure or row.failure
-    return name_failure(failure) if failure is not None else brief(row.output)
+    """Return what came of it; an error that a person has settled since is what was, after what is (S11)."""
+    is_undo = row.undo_failure is not None or row.undo_settled is not None
+    failure = name_failure(row.undo_failure if is_undo else row.failure)
+    settled = row.undo_settled if is_undo else row.settled
+    if settled is None:
+        return failure or brief(row.output)
+    parts = (brief(row.output), say_settled(settled), failure and f"was: {failure}")
+    return "; ".join(part for part in parts if part)
 
 
 def _list_captured(scene: Scene, captured: Sequence[Captured]) -> Iterator[str]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from sagactl.cli.views.style import Mark
 from sagactl.cli.views.times import show_duration
-from sagactl.core.records import Cause, Direction, Failure, Holder, Operation, RunStatus
+from sagactl.core.records import Cause, Direction, Failure, Holder, Operation, Request, Resolution, RunStatus
 
 if TYPE_CHECKING:
     from sagactl.core.saga import Saga
@@ -37,6 +37,14 @@ _CAUSES: Final = {
     Cause.MISSING_TOOL: "a tool is missing",
     Cause.MISSING_SECRET: "a secret is missing",
     Cause.TERMINATED: "terminated",
+}
+
+
+_SETTLED: Final = {
+    Resolution.DONE: "done",
+    Resolution.NOT_DONE: "not done",
+    Resolution.SKIP: "skipped",
+    Resolution.ABANDON: "abandoned",
 }
 
 
@@ -81,6 +89,12 @@ def name_holder(holder: Holder) -> str:
 def name_reason(failure: Failure | None, word: str) -> str:
     """Return the failure without its type, where *word* has said it already."""
     return failure.message if failure is not None and failure.type == word else name_failure(failure)
+
+
+def say_settled(request: Request) -> str:
+    """Return how a person settled a dead letter: `settled by ana: done`, unsafe as yet."""
+    how = "" if request.resolution is None else f": {_SETTLED[request.resolution]}"
+    return f"settled by {request.who}{how}"
 
 
 def failed_place(state: RunState) -> str | None:
