@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from sagactl.cli.inputs import read_inputs
@@ -49,6 +51,19 @@ def check_given(given: Given) -> None:
 
 def begin(session: Session, given: Given) -> Beginning:
     """Return what the run begins with; raises UsageError, NotFoundError, InvalidError."""
+    beginning = _begin(session, given)
+    traceparent = os.environ.get("TRACEPARENT")
+    if not traceparent:
+        return beginning
+    from sagactl.core.tracing import read_traceparent
+
+    if read_traceparent(traceparent) is None:
+        session.say("warning: TRACEPARENT names no span, so this run's trace is linked to none")
+        return beginning
+    return replace(beginning, origin=replace(beginning.origin, traceparent=traceparent))
+
+
+def _begin(session: Session, given: Given) -> Beginning:
     if given.plan_file is not None:
         return _begin_planned(session, given.file, given.plan_file)
     if given.from_run is not None:

@@ -193,14 +193,17 @@ class RunCreated:
     """The digest of the plan that it carries out."""
     project: str | None = None
     """The folder whose plugins are its tools: a log may be shared by several projects."""
+    traceparent: str | None = None
+    """What it was begun in, by W3C Trace Context: the span of a CI job, say."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a run was begun from, where it was: another run's inputs, or a plan."""
+    """What a run was begun from, where it was: another run's inputs, a plan, or a span of somebody else's trace."""
 
     forked_from: str | None = None
     plan: str | None = None
+    traceparent: str | None = None
 
 
 NO_ORIGIN: Final = Origin()

@@ -7,7 +7,8 @@ whether or not anything is sent anywhere.
 
 from __future__ import annotations
 
-from typing import Final
+import re
+from typing import Final, NamedTuple
 
 from sagactl.core.keys import idempotency_key
 from sagactl.core.records import Operation
@@ -16,6 +17,10 @@ from sagactl.hashing import sha256
 _TRACE_ID_BYTES: Final = 16
 _SPAN_ID_BYTES: Final = 8
 _SAMPLED: Final = 1
+_TRACEPARENT: Final = r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-[\x21-\x7e]*)?\Z"
+
+TRACEPARENT_LENGTH_MAX: Final = 256
+"""Characters of a `traceparent` that is taken from outside."""
 
 
 def trace_id(run_id: str) -> str:
@@ -42,6 +47,28 @@ def probe_span_id(run_id: str, operation: Operation, number: int, *, fence: int,
 def write_traceparent(run_id: str, span_id: str, *, is_sampled: bool = True) -> str:
     """Return what is handed to whoever is called, as the header `traceparent`."""
     return f"00-{trace_id(run_id)}-{span_id}-{_SAMPLED if is_sampled else 0:02x}"
+
+
+class Remote(NamedTuple):
+    """A span of somebody else's trace."""
+
+    trace_id: str
+    span_id: str
+    flags: int
+
+
+def read_traceparent(text: str) -> Remote | None:
+    """Return the span that *text* names, as W3C Trace Context has it, or None where it names none.
+
+    It comes from outside. A version that isn't known yet may say more behind its flags.
+    """
+    found = re.match(_TRACEPARENT, text) if len(text) <= TRACEPARENT_LENGTH_MAX else None
+    if found is None:
+        return None
+    version, trace, span, flags, more = found.groups()
+    if version == "ff" or (version == "00" and more) or not int(trace, 16) or not int(span, 16):
+        return None
+    return Remote(trace, span, int(flags, 16))
 
 
 def _digest(text: str, size: int) -> str:

@@ -170,6 +170,7 @@ _ALL: Final = (
             "forked_from": _TEXT,
             "plan": _TEXT,
             "project": _TEXT,
+            "traceparent": _TEXT,
         },
     ),
     _layout(DriverClaimed, _Columns.NOTHING, {"fence": _INTEGER, "holder": _HOLDER, "calls_ended": _FLAG}),

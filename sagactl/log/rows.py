@@ -43,6 +43,7 @@ def created_record(new: NewRun, at_ms: int) -> RunCreated:
         deadline_ms=new.deadline_ms,
         forked_from=new.origin.forked_from,
         plan=new.origin.plan,
+        traceparent=new.origin.traceparent,
         project=new.project,
     )
 

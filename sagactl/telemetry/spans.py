@@ -54,7 +54,10 @@ class SpanEvent:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A span that has ended; `error` is the type of what went wrong, `links` are spans of the same trace."""
+    """A span that has ended; `error` is the type of what went wrong, `links` are spans of the same trace.
+
+    `begun_in` is a span of somebody else's trace, as a `traceparent`, that the run was begun in.
+    """
 
     run_id: str
     span_id: str
@@ -66,6 +69,7 @@ class Span:
     events: tuple[SpanEvent, ...] = ()
     error: str | None = None
     links: tuple[str, ...] = ()
+    begun_in: str | None = None
 
 
 @dataclass(slots=True)
@@ -270,6 +274,7 @@ class RunTrace:
             },
             tuple(events),
             None if status is RunStatus.SUCCEEDED else str(attributes.get("sagactl.cause", status)),
+            begun_in=self._created.traceparent,
         )
 
     def _on_moment(self, record: Timer | Operator | StepDecided) -> None:

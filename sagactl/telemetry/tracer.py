@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from sagactl.core.tracing import trace_id
+from sagactl.core.tracing import read_traceparent, trace_id
 from sagactl.errors import InvalidError
 from sagactl.telemetry.settings import Telemetry
 from sagactl.telemetry.spans import RunTrace, Span
@@ -24,7 +24,7 @@ from sagactl.telemetry.spans import RunTrace, Span
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
     from opentelemetry.sdk.trace.export import SpanExporter
-    from opentelemetry.trace import SpanContext
+    from opentelemetry.trace import Link, SpanContext
 
     from sagactl.core.records import Record
 
@@ -121,7 +121,6 @@ class Tracer:
 
     def _make_span(self, span: Span) -> ReadableSpan:
         from opentelemetry.sdk.trace import Event, ReadableSpan
-        from opentelemetry.trace import Link
         from opentelemetry.trace.status import Status, StatusCode
 
         status = Status(StatusCode.UNSET) if span.error is None else Status(StatusCode.ERROR, span.error)
@@ -132,12 +131,25 @@ class Tracer:
             resource=self._provider.resource,
             attributes=span.attributes,
             events=[Event(each.name, each.attributes, each.at_ms * _NS_PER_MS) for each in span.events],
-            links=[Link(_context_of(span.run_id, each)) for each in span.links],
+            links=list(_link(span)),
             status=status,
             start_time=span.start_ms * _NS_PER_MS,
             end_time=span.end_ms * _NS_PER_MS,
             instrumentation_scope=self._scope,
         )
+
+
+def _link(span: Span) -> Iterator[Link]:
+    """Yield what *span* has to do with: of the same trace, or of another one that the run was begun in."""
+    from opentelemetry.trace import Link, SpanContext, TraceFlags
+
+    for each in span.links:
+        yield Link(_context_of(span.run_id, each))
+    remote = None if span.begun_in is None else read_traceparent(span.begun_in)
+    if remote is not None:
+        flags = TraceFlags(remote.flags)
+        context = SpanContext(int(remote.trace_id, 16), int(remote.span_id, 16), is_remote=True, trace_flags=flags)
+        yield Link(context, {"sagactl.link": "begun_in"})
 
 
 class _Counting:

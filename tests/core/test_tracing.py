@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from sagactl.core.records import Direction, Operation
-from sagactl.core.tracing import call_span_id, probe_span_id, run_span_id, trace_id, write_traceparent
+from sagactl.core.tracing import (
+    Remote,
+    call_span_id,
+    probe_span_id,
+    read_traceparent,
+    run_span_id,
+    trace_id,
+    write_traceparent,
+)
 
 RUN = "run2345678abc"
 STEP = Operation("deposit", None, Direction.ACTION)
@@ -39,3 +49,30 @@ def test_a_traceparent_is_one_by_the_standard() -> None:
     pattern = r"00-[0-9a-f]{32}-[0-9a-f]{16}-0[01]"
     assert re.fullmatch(pattern, write_traceparent(RUN, run_span_id(RUN)))
     assert write_traceparent(RUN, run_span_id(RUN), is_sampled=False).endswith("-00")
+
+
+TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+
+
+@pytest.mark.parametrize(
+    ("text", "flags"),
+    [
+        (f"00-{TRACE}-{SPAN}-01", 1),
+        (f"00-{TRACE}-{SPAN}-00", 0),
+        (f"cc-{TRACE}-{SPAN}-01", 1),
+        (f"cc-{TRACE}-{SPAN}-01-what-comes-later", 1),
+        (f"00-{TRACE}-{SPAN}-01-more", None),
+        (f"ff-{TRACE}-{SPAN}-01", None),
+        (f"00-{'0' * 32}-{SPAN}-01", None),
+        (f"00-{TRACE}-{'0' * 16}-01", None),
+        (f"00-{TRACE.upper()}-{SPAN}-01", None),
+        (f"00-{TRACE}-{SPAN}", None),
+        (f"00-{TRACE}-{SPAN}-01\n", None),
+        (f" 00-{TRACE}-{SPAN}-01", None),
+        (f"cc-{TRACE}-{SPAN}-01-{'x' * 300}", None),
+        ("", None),
+    ],
+)
+def test_a_traceparent_from_outside_is_checked(text: str, flags: int | None) -> None:
+    """W3C Trace Context: what is of the form names a span; of a later version only its beginning counts."""
+    assert read_traceparent(text) == (None if flags is None else Remote(TRACE, SPAN, flags))

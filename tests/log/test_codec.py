@@ -102,6 +102,7 @@ RECORDS: dict[type, st.SearchStrategy[Any]] = {
         run_key=maybe(texts),
         deadline_ms=maybe(numbers),
         forked_from=maybe(texts),
+        traceparent=maybe(texts),
         plan=maybe(texts),
         project=maybe(texts),
     ),

@@ -27,6 +27,7 @@ class Received:
     attributes: dict[str, Any]
     events: list[str]
     links: list[str]
+    linked_traces: list[str]
     resource: dict[str, Any]
 
 
@@ -70,6 +71,7 @@ def _read(span: Any, scope: str, resource: Any) -> Received:
         _values(span.attributes),
         [event.name for event in span.events],
         [link.span_id.hex() for link in span.links],
+        [link.trace_id.hex() for link in span.links],
         _values(resource.attributes),
     )
 

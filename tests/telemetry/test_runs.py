@@ -48,6 +48,36 @@ def test_a_success_is_one_trace(tmp_path: Path) -> None:
         assert text.encode() not in body
 
 
+def test_a_run_is_linked_to_the_span_that_it_was_begun_in(tmp_path: Path) -> None:
+    """`TRACEPARENT` of whoever begins a run is a link of its root, kept in the log: a resume elsewhere sends it too."""
+    project = Project.make(tmp_path)
+    trace, span = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+    begun_in = {"TRACEPARENT": f"00-{trace}-{span}-01"}
+    line = ("run", "onboarding", "-q", "-o", "json", "--no-wait", "-i", "amount:=4900", "-i", "card=flaky", "-i", EMAIL)
+    waiting = project.run(*line, extra=begun_in)
+    assert (waiting.code, waiting.err) == (12, "")
+    run_id = waiting.json["run"]["id"]
+    with collecting() as collector:
+        assert project.run("resume", run_id, "-q", extra={**collector.environment, "TRACEPARENT": "00-x"}).code == 0
+    (root,) = collector.named("saga onboarding")
+    assert (root.trace_id, root.parent_id) == (trace_id(run_id), "")
+    assert list(zip(root.linked_traces, root.links, strict=True)) == [(trace, span)]
+    assert all(trace not in each.linked_traces for each in collector.spans if each is not root)
+    assert project.run("verify", run_id).code == 0
+
+
+@pytest.mark.parametrize("given", ["nonsense", f"00-{'0' * 32}-{'1' * 16}-01", "00-" + "a" * 400, "::error::x"])
+def test_a_traceparent_that_names_no_span_is_told_and_left_out(given: str, tmp_path: Path) -> None:
+    """What comes from outside is checked: a run doesn't fail for it, and nothing of it is kept or shown."""
+    project = Project.make(tmp_path)
+    done = project.run(
+        "run", "onboarding", "-o", "json", "-i", "amount:=4900", "-i", EMAIL, extra={"TRACEPARENT": given}
+    )
+    assert done.code == 0
+    assert done.err.count("TRACEPARENT names no span") == 1
+    assert given not in done.err + project.run("log", "-o", "json").out
+
+
 def test_retries_and_rollback_are_seen(tmp_path: Path) -> None:
     """E5, E12: each attempt is a span, and each undo is linked to what it undid."""
     project = Project.make(tmp_path)
