@@ -34,6 +34,7 @@ def check_all(
     *net* says, by step, what stays of a run that nothing can be said of otherwise; without *looks* what `show` prints
     is made in this process.
     """
+    scene.is_checked = True
     with scene.app() as app:
         findings = app.log(read_only=True).verify(None).findings
         assert findings == (), findings  # 6

@@ -7,9 +7,9 @@ refuses what arrives after the undo.
 
 A `word` says what a call does, its phrases separated by commas: `wait 0.2`; `busy 0.2` (deaf to being told to end);
 `hang`; `retry 2` (unavailable, that many times); `error` (always unavailable); `failed TYPE` (unavailable of that
-type); `reject TEXT`; `effect`; `lost 2` (an effect and no answer, that many times; `lost` alone: always); `gone` (no
-effect and no answer); `kill`; `killed 2` (the first two times); `print TEXT`; `await FILE`; `timely` (no effect after
-the deadline). What isn't said otherwise has its effect and returns it.
+type); `reject TEXT`; `mended FILE` (rejected until it is there); `effect`; `lost 2` (an effect and no answer, that many
+times; `lost` alone: always); `gone` (no effect and no answer); `kill`; `killed 2` (the first two times); `print TEXT`;
+`await FILE`; `timely` (no effect after the deadline). What isn't said otherwise has its effect and returns it.
 """
 
 from __future__ import annotations
@@ -144,6 +144,11 @@ class Call:
         """Refuse for good."""
         self.stop("effect")
         raise Rejected(text or "no")
+
+    def do_mended(self, name: str) -> None:
+        """Refuse until somebody has made a file of that name."""
+        if not (self.context.project / name).exists():
+            raise Rejected(f"{name} is broken")
 
     def do_lost(self, times: str) -> None:
         """Have the effect, and lose the answer."""

@@ -136,6 +136,7 @@ class Scene:
     asked: list[str] = field(default_factory=list)
     """The reasons that operators gave, each to be found in the log."""
     commands: int = 0
+    is_checked: bool = False
 
     @classmethod
     def make(cls, path: Path, warm: Warm) -> Self:
@@ -253,6 +254,11 @@ class Scene:
     def of(self, kind: str, run: str | None = None) -> list[dict[str, Any]]:
         """Return the records of one type."""
         return [record for record in self.records(run) if record["type"] == kind]
+
+    def alerts(self) -> list[str]:
+        """Return why people were told: who hears that a run is stuck isn't told of the dead letter that made it so."""
+        found = [each["reason"] for each in self.do("outbox", "list").json["items"] if each["state"] == "raised"]
+        return [reason for reason in found if reason != "dead_letter" or "stuck" not in found]
 
     def show(self, run: str | None = None) -> Any:
         """Return a run as `show` prints it."""
