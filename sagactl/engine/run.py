@@ -150,7 +150,7 @@ def take_up(
         state=state,
         evaluator=RunEvaluator(saga.tools, toolbox, evaluate),
         committed_seq=state.seq,
-        skew_ms=max(0, records[-1].at_ms - now_ms),
+        skew_ms=max(0, max(record.at_ms for record in records) - now_ms),
         missing_tools=find_missing_tools(saga, toolbox),
     )
 

@@ -142,7 +142,8 @@ class MemoryLog:
             calls_ended = self._judge(run)
             run.fence += 1
             run.granted = grant(self._clock)
-            record = claimed_record(self._clock.wall_ms(), run.fence, holder, calls_ended=calls_ended)
+            at_ms = max(self._clock.wall_ms(), run.row.updated_at_ms)
+            record = claimed_record(at_ms, run.fence, holder, calls_ended=calls_ended)
             run.links += link(run_id, run.row.seq, run.row.head, encode_all([record]))
             last = run.links[-1]
             run.row = replace(run.row, seq=last.seq, head=last.hash, updated_at_ms=last.at_ms, holder=holder)

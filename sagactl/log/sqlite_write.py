@@ -272,11 +272,11 @@ def claim_run(
     connection: sqlite3.Connection, run_id: str, holder: Holder, clock: LeaseClock
 ) -> tuple[Lease, Mark | None]:
     """Take a run over with the next fence; raises BusyError, NotFoundError."""
-    found = connection.execute("SELECT seq, head FROM runs WHERE run_id = ?", (run_id,)).fetchone()
+    found = connection.execute("SELECT seq, head, updated_at_ms FROM runs WHERE run_id = ?", (run_id,)).fetchone()
     if found is None:
         raise missing_run(connection, run_id)
     fence, calls_ended = _next_fence(connection, run_id, clock)
-    at_ms = clock.wall_ms()
+    at_ms = max(clock.wall_ms(), found[2])  # a clock that was set back: the run's time goes on from its last record
     record = claimed_record(at_ms, fence, holder, calls_ended=calls_ended)
     (placed,) = link(run_id, found[0], found[1], encode_all([record]))
     connection.execute(_INSERT_RECORD, placed)

@@ -123,6 +123,15 @@ class LeaseContract:
         time.boot += LEASE_MS
         assert log.claim("run1", holder=OTHER).fence == 2
 
+    def test_a_claim_is_never_recorded_before_what_is_there(self, log: Log, time: Time) -> None:
+        """E5, H53: the wall clock was set back over a restart; the run's time goes on from its last record."""
+        lease = start(log)
+        last = list(log.read("run1"))[-1].record.at_ms
+        log.release([lease])
+        time.wall -= 3_600_000
+        log.claim("run1", holder=OTHER)
+        assert list(log.read("run1"))[-1].record.at_ms == last
+
     def test_a_clock_that_began_anew_ends_a_lease(self, log: Log, time: Time) -> None:
         """H53: a lease from the future of the boot clock is over, so a restart can't make it eternal."""
         start(log)

@@ -67,8 +67,9 @@ def _conserve(run: Committed, shown: Any, lines: list[dict[str, Any]], net: Mapp
             stands[line["step"], line["item"]] += -1 if line["direction"] == "compensation" else 1
     left = {(each["step"], each["item"]) for each in shown["not_undone"]}
     done = {(each["id"], each["item"]) for each in shown["steps"] if each["status"] == "succeeded"}
+    open_ = {(each["id"], each["item"]) for each in shown["steps"] if each["status"] in {"in_doubt", "stuck"}}
     for place, count in stands.items():
-        wanted = _wanted(shown["status"], place, left, done)
+        wanted = _wanted(shown["status"], place, left if shown["status"] == "rolled_back" else left | open_, done)
         if place[0] in net:
             wanted = {net[place[0]]}
         if count not in wanted:

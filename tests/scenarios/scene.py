@@ -21,6 +21,7 @@ from sagactl.app import Project as App
 from sagactl.app import open_project
 from sagactl.cli.views.documents import write_record
 from sagactl.cli.views.spelling import spell as spell_json
+from sagactl.core.records import Timer
 from tests.cli.project import ROOT, Project
 
 HERE = Path(__file__).parent
@@ -254,6 +255,12 @@ class Scene:
     def of(self, kind: str, run: str | None = None) -> list[dict[str, Any]]:
         """Return the records of one type."""
         return [record for record in self.records(run) if record["type"] == kind]
+
+    def waits(self, run: str | None = None) -> list[int]:
+        """Return the delays that were drawn, in milliseconds."""
+        with self.app() as app:
+            records = [stored.record for stored in app.records(run or app.runs()[0].run_id)]
+        return [record.due_ms - record.at_ms for record in records if isinstance(record, Timer)]
 
     def alerts(self) -> list[str]:
         """Return why people were told: who hears that a run is stuck isn't told of the dead letter that made it so."""
