@@ -130,8 +130,6 @@ class Folding:
                     letter = self.open.pop(name, None)
                     if letter is not None:
                         self.closed.append(replace(letter, closed_at_ms=at_ms))
-            case None:
-                pass
 
     def letters(self) -> tuple[Letter, ...]:
         """Return the dead letters by the records, in order."""

@@ -239,8 +239,6 @@ class MemoryLog:
                     replace(letter, closed_at_ms=at_ms) if open_ and operation in {None, letter.operation} else letter
                     for letter, open_ in zip(self._letters, is_open, strict=True)
                 ]
-            case None:
-                pass
 
     def read(self, run_id: str, *, after_seq: int = 0) -> Iterator[StoredRecord]:
         """Yield the records in order, each verified."""

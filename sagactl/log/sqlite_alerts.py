@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import Final
+from typing import Final, assert_never
 
 from sagactl.core.alerting import NOTICES, Raise, Reason, Resolve, alert_effects
 from sagactl.core.records import Record
@@ -22,6 +22,8 @@ def write_alerts(connection: sqlite3.Connection, run_id: str, record: Record, se
                 connection.execute(_INSERT_MESSAGE, (run_id, seq, reason.value, step, seq, record.at_ms, 1))
             case Resolve():
                 _resolve(connection, run_id, effect, seq, record.at_ms)
+            case _:
+                assert_never(effect)
 
 
 def _resolve(connection: sqlite3.Connection, run_id: str, effect: Resolve, seq: int, at_ms: int) -> None:

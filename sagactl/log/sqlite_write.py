@@ -196,8 +196,6 @@ def _apply_effect(connection: sqlite3.Connection, run_id: str, record: Record, s
                 " AND step = ? AND item IS ? AND direction = ?",
                 (at_ms, run_id, *operation),
             )
-        case None:
-            pass
 
 
 def _keep_captured(connection: sqlite3.Connection, run_id: str, captured: Sequence[Captured]) -> None:
