@@ -1,19 +1,23 @@
 """`mutmut`, told what is worth trying here: `python -m tests.mutation run`, and `python -m tests.mutation score`.
 
 Three things are left alone, since no test should mind them: words for people (texts with a blank in them), what an
-exception is made from, and what the type checker refuses, which never lands. Tests are chosen by their name in a list
-that pytest reads once, not one by one on its command line.
+exception is made from, and what the type checker refuses, which never lands. And most tests need nothing but to be
+called, so pytest, which takes far longer than they do, is asked only where all of these are content.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+from hypothesis import Phase, settings
 
 NAMES = {0: "survived", 1: "killed", 3: "killed", 33: "no tests", 37: "type"}
 """What mutmut's exit codes mean; all others are timeouts or crashes, which are noticed as well."""
@@ -42,35 +46,58 @@ def leave_words_alone() -> None:
 
 
 class Chosen:
-    """A pytest plugin: runs these tests alone, in this order."""
+    """A pytest plugin: runs these tests alone, in this order, and keeps what can be called without pytest."""
 
-    def __init__(self, tests: Iterable[str]) -> None:
+    def __init__(self, tests: Iterable[str], plain: dict[str, Callable[[], object]]) -> None:
         self.place = {name: number for number, name in enumerate(tests)}
+        self.plain = plain
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        """Keep what was chosen."""
-        items[:] = sorted(
-            (each for each in items if each.nodeid in self.place), key=lambda each: self.place[each.nodeid]
-        )
+        """Keep what was chosen; a test that takes only its parameters is a function like any other."""
+        items[:] = sorted((each for each in items if each.nodeid in self.place), key=self._place_of)
+        for each in items:
+            parameters = each.callspec.params if hasattr(each, "callspec") else {}
+            wanted = inspect.signature(each.obj).parameters.keys()
+            if wanted <= parameters.keys():
+                self.plain[each.nodeid] = partial(each.obj, **{name: parameters[name] for name in wanted})
+
+    def _place_of(self, item: Any) -> int:
+        return self.place[item.nodeid]
+
+
+def is_noticed(tests: Iterable[str], plain: dict[str, Callable[[], object]]) -> bool:
+    """Call what can be called without pytest, the quickest first; tell whether one of them fails."""
+    for name in tests:
+        if name in plain:
+            try:
+                plain[name]()
+            except BaseException:  # whatever it is, it is noticed
+                return True
+    return False
 
 
 def choose_tests_at_once() -> None:
-    """Name the chosen tests to pytest by a plugin, and of the files only those that hold them."""
+    """Call most tests without pytest, and name the others to it by a plugin."""
     trampoline: Any = import_module("mutmut.mutation.trampoline")
     harness: Any = import_module("mutmut.runners.harness")
     change_cwd: Any = import_module("mutmut.utils.file_utils").change_cwd
+    plain: dict[str, Callable[[], object]] = {}
 
     def run_tests(runner: Any, *, mutant_name: str | None, tests: Iterable[str]) -> int:
-        if mutant_name is not None:
-            trampoline.get_mutant_under_test = lambda: mutant_name  # asked at every call, so not of the environment
         chosen = list(tests)
-        files = list(dict.fromkeys(name.split("::")[0] for name in chosen))
         with change_cwd("mutants"):
-            if not chosen:
-                return int(runner.execute_pytest(runner._pytest_args_regular_run([])))
-            return int(runner.execute_pytest(["-x", "-q", *files], plugins=[Chosen(chosen)]))
+            if mutant_name is not None and is_noticed(chosen, plain):
+                return 1
+            left = [name for name in chosen if mutant_name is None or name not in plain]
+            if chosen and not left:
+                return 0
+            files = list(dict.fromkeys(name.split("::")[0] for name in left))
+            arguments = ["-x", "-q", *files] if left else runner._pytest_args_regular_run([])
+            plugins = [Chosen(left, plain)] if left else []
+            return int(runner.execute_pytest(arguments, plugins=plugins))
 
     harness.PytestRunner.run_tests = run_tests
+    trampoline.get_mutant_under_test = lambda: trampoline._mutant_under_test or ""  # it is asked at every call
 
 
 def read_results() -> dict[str, Counter[str]]:
@@ -103,6 +130,9 @@ def main() -> None:
         return
     leave_words_alone()
     choose_tests_at_once()
+    phases = (Phase.explicit, Phase.generate)  # nobody reads the smallest example
+    settings.register_profile("mutation", phases=phases, derandomize=True, database=None, deadline=None)
+    settings.load_profile("mutation")
     import_module("mutmut.__main__").cli()
 
 
