@@ -184,6 +184,6 @@ def _compare_one(log: Log, heads: Sequence[Head], place: int) -> Finding | None:
     if log.holds(head.what, head.number, head.hash):
         return None
     if head.what == TOMBSTONES:
-        return Finding(WHOLE_LOG, None, f"tombstone {head.number} had another hash, or is gone: the log was set back")
-    problem = f"record {head.number} had another hash, or is gone: the log was cut off, rewritten or set back"
+        return Finding(WHOLE_LOG, None, f"tombstone {head.number} is gone or another: the log was set back")
+    problem = f"record {head.number} is gone or another: cut off, rewritten or set back"
     return Finding(head.what, head.number, problem)
