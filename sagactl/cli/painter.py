@@ -56,6 +56,11 @@ class Painter:
         self._live.update(picture, refresh=True)
         self._lines, self._size = lines, size
 
+    def go_up(self) -> None:
+        """Go up a line, back to where the picture ends: somebody has pressed Enter."""
+        if self._lines:
+            self._terminal.write("\x1b[1A")
+
     def begin_anew(self) -> None:
         """Go below what is on the screen, by as many lines as the next picture will go up."""
         self._terminal.write("\n" * len(self._lines))

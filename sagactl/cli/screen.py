@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -99,12 +100,14 @@ class Screen:
         self._detour = detour = Detour(self._stream.fileno())
         try:
             painter = Painter(Terminal(detour.terminal, self._stream.encoding or "utf-8"), color=self._color)
-            is_last = False
+            keyboard, is_last = Keyboard(detour.terminal), False
             while not is_last:
                 is_last = self._leaving.is_set()
                 if is_last:
                     detour.end()
                 self._catch_up(painter)
+                if keyboard.was_enter_echoed():
+                    painter.go_up()
                 painter.write_above(detour.read())
                 size = self._measure(detour.terminal)
                 if is_last or is_in_front(detour.terminal):
@@ -147,6 +150,41 @@ def is_in_front(descriptor: int) -> bool:
         return os.tcgetpgrp(descriptor) == os.getpgrp()
     except OSError:
         return True
+
+
+class Keyboard:
+    """Knows of what is typed on the terminal *descriptor* without reading it: that is for whoever comes next.
+
+    Echo stays on, for a process that is killed must leave no terminal to be mended. So each Enter moves the cursor on,
+    and as only whole lines can be read, it is seen by their number of bytes.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._bytes = self._count()
+
+    def was_enter_echoed(self) -> bool:
+        """Tell whether Enter was pressed since the last look; twice within one look is seen as once."""
+        before, self._bytes = self._bytes, self._count()
+        return self._bytes > before and self._is_echoing()
+
+    def _count(self) -> int:
+        import fcntl
+        import termios
+
+        try:
+            found = fcntl.ioctl(self._descriptor, termios.FIONREAD, b"\0" * 4)
+        except OSError:
+            return 0
+        return int.from_bytes(found, sys.byteorder)
+
+    def _is_echoing(self) -> bool:
+        import termios
+
+        try:
+            return bool(termios.tcgetattr(self._descriptor)[3] & termios.ECHO)
+        except termios.error:
+            return False
 
 
 class Detour:

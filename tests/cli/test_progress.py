@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import termios
 import time
 from pathlib import Path
 
@@ -102,6 +103,22 @@ def test_what_a_tool_writes_past_us_stands_above_the_picture(project: Project) -
         lines = terminal.lines
     assert "raw \\x1b[2J and \ufffd bytes" in lines
     assert sum(line.startswith("trip  run ") for line in lines) == 1
+
+
+def test_enter_leaves_no_remains_of_a_picture(project: Project) -> None:
+    """Somebody who waits presses Enter: each picture still takes the place of the one before, and echo stays on."""
+    with Terminal() as terminal:
+        process = terminal.start(project, "run", "trip", "-i", "seconds=1")
+        terminal.wait_for(lambda text: "flight" in text)
+        for _ in range(3):
+            terminal.type("\r")
+            time.sleep(0.4)
+            assert termios.tcgetattr(terminal.writer)[3] & termios.ECHO
+        while process.poll() is None:
+            terminal.read()
+        heads = [line for line in terminal.lines if line.startswith("trip  run")]
+        assert len(heads) == 1, terminal.text
+        assert len([line for line in terminal.lines if "flight" in line]) == 1, terminal.text
 
 
 def test_ctrl_c_on_a_terminal_says_what_is_waited_for_and_how_to_go_on(project: Project) -> None:
