@@ -271,8 +271,10 @@ class EventLane:
         first = page.records[0][0]
         seq = first - 1
         try:
-            for seq in self._publish(page):
-                tell(Sent(self.name, f"event_{page.run_id}_{seq}", page.run_id))
+            for reached in self._publish(page):  # a file takes all of them at once
+                for each in range(seq + 1, reached + 1):
+                    tell(Sent(self.name, f"event_{page.run_id}_{each}", page.run_id))
+                seq = reached
                 if self._now_ms() > until_ms:
                     break
         except Exception as raised:

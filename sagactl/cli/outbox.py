@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-import signal
-import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Annotated, Final
+import os
+from dataclasses import replace
+from typing import Annotated
 
 import typer
 
 from sagactl.cli.answer import write_document
+from sagactl.cli.delivery import Delivery
 from sagactl.cli.options import Output, make_app
 from sagactl.cli.select import select_run, short_ids
 from sagactl.cli.session import Session, now_ms, open_session
 from sagactl.cli.streams import answer_stream, write_line
-from sagactl.cli.views.outbox import (
-    Tally,
-    render_messages,
-    render_sent,
-    render_tallies,
-    write_messages,
-    write_sent,
-    write_tallies,
-)
-from sagactl.core.outbox import Sent
+from sagactl.cli.views.outbox import Held, render_messages, render_tallies, write_messages, write_tallies
+from sagactl.core.outbox import DeliveryState, Message
 from sagactl.errors import ExitCode, InvalidError
+from sagactl.log.holder import is_dead
 
 app = make_app("Alerts and events: what waits to be sent, and sending it.")
-
-WATCH_SECONDS: Final = 1.0
-"""How often `deliver --watch` looks for something to send."""
 
 
 @app.command("list")
@@ -51,7 +39,8 @@ def list_messages(
         log = session.app.log(read_only=True)
         target = session.app.ways.target
         run_id = None if run is None else select_run(log, run).run_id
-        messages = log.outbox.messages(run_id=run_id, is_pending=not everything)
+        found = log.outbox.messages(run_id=run_id, is_pending=not everything)
+        messages = [_without_the_dead(message) for message in found]
         behind = [] if target is None else log.outbox.cursors(target.key)
         behind = [cursor for cursor in behind if run_id in {None, cursor.run_id}]
         if session.output is Output.TEXT:
@@ -80,55 +69,37 @@ def deliver(
             message = "no channel and no target of events is set, so there is nowhere to send to"
             raise InvalidError(message, code="no-channels", hint="sagactl help alerts")
         session.app.log(read_only=True)  # where there is no log there is nothing to send, and none is made
-        tallies, code = _deliver(session, watch=watch)
+        delivery = Delivery(session, session.app.make_lanes(), watches=watch)
+        code = delivery.work()
+        tallies, held = list(delivery.tallies.values()), _find_holders(session)
         if session.output is Output.TEXT and session.settings.quiet < 2:
-            write_line(answer_stream(), render_tallies(tallies, now_ms(), session.style))
+            write_line(answer_stream(), render_tallies(tallies, held, now_ms(), session.style))
         elif session.output is Output.JSON:
             write_document(write_tallies(tallies))
         return code
 
 
-def _deliver(session: Session, *, watch: bool) -> tuple[list[Tally], int]:
-    lanes = session.app.make_lanes()
-    tallies = {lane.name: Tally(lane.name) for lane in lanes}
-
-    def tell(sent: Sent) -> None:
-        tallies[sent.lane].count(sent)
-        if session.output is Output.JSONL:
-            write_document(write_sent(sent))
-        if session.shows_progress and sent.error is not None:
-            write_line(sys.stderr, render_sent(sent, now_ms(), session.progress_style))
-
-    with _until_signal() as stop:
-        while True:
-            for lane in lanes:
-                tallies[lane.name].due_ms = lane.work(tell, stop.is_set)
-            if not watch or stop.wait(WATCH_SECONDS):
-                break
-    has_failed = any(tally.failed for tally in tallies.values())
-    code = stop.code if stop.is_set() else ExitCode.ERROR if has_failed and not watch else ExitCode.OK
-    return list(tallies.values()), code
+def _without_the_dead(message: Message) -> Message:
+    """Return *message* as whoever delivers next will find it: what a dead process was sending is due."""
+    deliveries = [
+        replace(each, state=DeliveryState.WAITING, due_ms=0, claimant=None)
+        if each.claimant is not None and is_dead(each.claimant)
+        else each
+        for each in message.deliveries
+    ]
+    return replace(message, deliveries=tuple(deliveries))
 
 
-class _Stop(threading.Event):
-    """Set by a signal, with the exit code that it means."""
-
-    code: ExitCode = ExitCode.INTERRUPTED
-
-
-@contextmanager
-def _until_signal() -> Iterator[_Stop]:
-    """Let SIGINT and SIGTERM end the work between two messages."""
-    stop = _Stop()
-    codes = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED_BY_SIGNAL}
-
-    def handle(number: int, _: object) -> None:
-        stop.code = codes[signal.Signals(number)]
-        stop.set()
-
-    previous = {number: signal.signal(number, handle) for number in codes}
-    try:
-        yield stop
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+def _find_holders(session: Session) -> dict[str, Held]:
+    """Return which other process has claimed what waits, by channel and for events, and until when at most."""
+    outbox, target = session.app.log().outbox, session.app.ways.target
+    held = {
+        each.channel: Held(each.claimant, each.due_ms)
+        for message in outbox.messages()
+        for each in message.deliveries
+        if each.state is DeliveryState.SENDING
+    }
+    for cursor in outbox.cursors(target.key) if target is not None else ():
+        if cursor.claimant is not None:
+            held["events"] = Held(cursor.claimant, cursor.due_ms)
+    return {name: each for name, each in held.items() if each.holder is not None and each.holder.pid != os.getpid()}

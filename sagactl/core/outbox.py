@@ -2,8 +2,8 @@
 
 The log keeps messages and, for each channel that was ever tried, how far delivery has come. `claim_next` decides which
 message a channel gets next; it is pure, and both logs call it within one transaction. Whoever claims a message has it
-to himself until `due_ms`; if he dies, it is due again then, with the same id. So a message may arrive twice, and is
-never lost.
+to himself until `due_ms`; if he dies, it is due again then, or at once where that is certain, with the same id. So a
+message may arrive twice, and is never lost.
 
 Order: what says that an alert is over goes out after the alert did, channel by channel, and not at all where the alert
 didn't. A channel that is told of stuck runs isn't told first of the dead letter that made one stuck.
@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
 from sagactl.core.alerting import Reason
-from sagactl.core.records import Record
+from sagactl.core.records import Holder, Record
 from sagactl.dataclass import dataclass
 
 DELIVERY_ATTEMPTS_MAX: Final = 24
@@ -59,6 +59,8 @@ class Delivery:
     due_ms: int
     delivered_at_ms: int | None = None
     error: str | None = None
+    claimant: Holder | None = None
+    """Which process sends it, while it is claimed and where that is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +261,8 @@ class Cursor:
     attempts: int = 0
     due_ms: int = 0
     error: str | None = None
+    claimant: Holder | None = None
+    """Which process publishes it, while it is claimed and where that is known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sqlite_utils import Database
 
 APPLICATION_ID: Final = 0x53_41_47_41
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 """The number of the last script."""
 
 SCRIPTS: Final = Path(__file__).with_name("sql")

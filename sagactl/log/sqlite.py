@@ -109,7 +109,7 @@ class SqliteLog:
         """Return what goes out of this log."""
         from sagactl.log.sqlite_outbox import SqliteOutbox
 
-        return SqliteOutbox(self._store, self._write)
+        return SqliteOutbox(self._store, self._write, self._clock.is_dead)
 
     def create(self, new: NewRun, *, holder: Holder | None) -> Creation:
         """Create the run and, with a *holder*, claim it; see the protocol."""

@@ -27,8 +27,11 @@ from sagactl.core.outbox import (
     is_finished,
     next_due,
 )
+from sagactl.core.records import Holder
 from sagactl.errors import DamagedLogError
 from sagactl.log.chain import Link, follow, genesis_hash
+from sagactl.log.claimants import free_claims, read_claimant, read_claimants, spell_claimant
+from sagactl.log.holder import this_process
 from sagactl.log.rows import is_unicode
 from sagactl.log.sqlite_read import word_of
 from sagactl.log.sqlite_reading import Store
@@ -49,9 +52,10 @@ DAMAGED_MS: Final = 3_600_000
 class SqliteOutbox:
     """The outbox of one database; see the protocol."""
 
-    def __init__(self, store: Store, write: Callable[[Work[Any]], Any]) -> None:
+    def __init__(self, store: Store, write: Callable[[Work[Any]], Any], is_dead: Callable[[Holder], bool]) -> None:
         self._store = store
         self._write = write
+        self._is_dead = is_dead
 
     def messages(self, *, run_id: str | None = None, is_pending: bool = True) -> list[Message]:
         """Return messages, oldest first."""
@@ -78,6 +82,7 @@ class SqliteOutbox:
 
     def next_due_ms(self, channels: Channels, channel: str) -> int | None:
         """Return when *channel* may have something to do."""
+        self._free_dead()
         pending = self._store.read(lambda connection: _read_pending(connection, channel))
         return next_due(pending, channels, channel)
 
@@ -85,6 +90,7 @@ class SqliteOutbox:
         self, target: str, now_ms: int, *, records_max: int, run_ids: Sequence[str] | None
     ) -> list[EventPage]:
         """Return what *target* has not seen."""
+        self._free_dead()
         behind = self._store.read(lambda connection: _read_behind(connection, target, now_ms, run_ids))
         if not behind:
             return []
@@ -104,6 +110,13 @@ class SqliteOutbox:
             return None
         records = tuple((each.seq, each.record, each.hash) for each in stored)
         return EventPage(claim.run_id, claim.saga, records, claim.attempts)
+
+    def _free_dead(self) -> None:
+        """Take over what processes have claimed that are certainly dead."""
+        claimants = self._store.read(read_claimants)
+        dead = [each for each in claimants if (holder := read_claimant(each)) is not None and self._is_dead(holder)]
+        if dead:
+            self._write(partial(free_claims, dead))
 
     def interrupted(self, target: str) -> list[str]:
         """Return runs that somebody has claimed and not finished."""
@@ -146,13 +159,19 @@ def _read_messages(connection: sqlite3.Connection, query: str, values: Sequence[
     for start in range(0, len(found), 500):
         numbers = [row[0] for row in found[start : start + 500]]
         rows = connection.execute(
-            "SELECT number, channel, state, attempts, due_ms, delivered_at_ms, error FROM deliveries"
+            "SELECT number, channel, state, attempts, due_ms, delivered_at_ms, error, claimant FROM deliveries"
             f" WHERE number IN ({', '.join('?' * len(numbers))}) ORDER BY number, channel",
             numbers,
         )
-        for number, channel, state, *others in rows.fetchall():
-            deliveries.setdefault(number, []).append(Delivery(channel, word_of(DeliveryState, state), *others))
+        for number, *row in rows.fetchall():
+            deliveries.setdefault(number, []).append(_make_delivery(row))
     return [_make_message(row, tuple(deliveries.get(row[0], ()))) for row in found]
+
+
+def _make_delivery(row: Sequence[Any]) -> Delivery:
+    channel, state, attempts, due_ms, delivered_at_ms, error, claimant = row
+    found = word_of(DeliveryState, state)
+    return Delivery(channel, found, attempts, due_ms, delivered_at_ms, error, read_claimant(claimant))
 
 
 def _make_message(row: Sequence[Any], deliveries: tuple[Delivery, ...]) -> Message:
@@ -204,7 +223,7 @@ def _read_raised(connection: sqlite3.Connection, pending: Sequence[Message]) -> 
 
 def _write_delivery(connection: sqlite3.Connection, number: int, delivery: Delivery) -> None:
     connection.execute(
-        "INSERT OR REPLACE INTO deliveries VALUES (?, ?, ?, ?, ?, ?, ?)",
+        "INSERT OR REPLACE INTO deliveries VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         (
             number,
             delivery.channel,
@@ -213,6 +232,7 @@ def _write_delivery(connection: sqlite3.Connection, number: int, delivery: Deliv
             delivery.due_ms,
             delivery.delivered_at_ms,
             delivery.error,
+            spell_claimant(this_process()) if delivery.state is DeliveryState.SENDING else None,
         ),
     )
 
@@ -294,8 +314,8 @@ def _claim_run(
     if not links:
         return None
     connection.execute(
-        "INSERT OR REPLACE INTO cursors VALUES (?, ?, ?, ?, ?, NULL)",
-        (run_id, target, after_seq, attempts + 1, now_ms + LEASE_MS),
+        "INSERT OR REPLACE INTO cursors VALUES (?, ?, ?, ?, ?, NULL, ?)",
+        (run_id, target, after_seq, attempts + 1, now_ms + LEASE_MS, spell_claimant(this_process())),
     )
     return _Claim(run_id, found[0], after_seq, head, links[:records_max], attempts)
 
@@ -304,7 +324,7 @@ def _move_cursors(target: str, seen: Sequence[Seen], connection: sqlite3.Connect
     """Move cursors forward; one that another deliverer has moved further meanwhile stays where it is."""
     for each in seen:
         connection.execute(
-            "UPDATE cursors SET seq = ?1, attempts = ?2, due_ms = ?3, error = ?4"
+            "UPDATE cursors SET seq = ?1, attempts = ?2, due_ms = ?3, error = ?4, claimant = NULL"
             " WHERE run_id = ?5 AND target = ?6 AND seq <= ?1",
             (each.seq, each.attempts, each.due_ms, each.error, each.run_id, target),
         )
@@ -313,8 +333,13 @@ def _move_cursors(target: str, seen: Sequence[Seen], connection: sqlite3.Connect
 
 def _read_cursors(connection: sqlite3.Connection, target: str) -> list[Cursor]:
     found = connection.execute(
-        "SELECT runs.run_id, saga, ifnull(cursors.seq, 0), runs.seq, ifnull(attempts, 0), ifnull(due_ms, 0), error"
-        f"{_BEHIND} ORDER BY runs.number",
+        "SELECT runs.run_id, saga, ifnull(cursors.seq, 0), runs.seq, ifnull(attempts, 0), ifnull(due_ms, 0), error,"
+        f" claimant{_BEHIND} ORDER BY runs.number",
         (target,),
     )
-    return [Cursor(target, *row) for row in found.fetchall()]
+    return [_make_cursor(target, row) for row in found.fetchall()]
+
+
+def _make_cursor(target: str, row: Sequence[Any]) -> Cursor:
+    run_id, saga, seq, head, attempts, due_ms, error, claimant = row
+    return Cursor(target, run_id, saga, seq, head, attempts, due_ms, error, read_claimant(claimant))

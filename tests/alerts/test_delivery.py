@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -150,7 +152,10 @@ def test_the_next_run_sends_what_an_earlier_one_left(tmp_path: Path, receiver: R
 
 
 def test_killed_between_delivery_and_its_mark(tmp_path: Path, receiver: Receiver) -> None:
-    """Whoever is killed after he sent and before he wrote it down sends again, under the same id: nothing is lost."""
+    """What was sent by somebody who was killed before he wrote it down is sent again at once, under the same id.
+
+    That he is dead is certain on his own host, so nobody waits for his claim to lapse.
+    """
     project = make_project(tmp_path, f"http://127.0.0.1:{dead_port()}/")
     assert project.run(*STUCK).code == 11
     text = (tmp_path / "sagactl.toml").read_text()
@@ -171,9 +176,7 @@ def test_killed_between_delivery_and_its_mark(tmp_path: Path, receiver: Receiver
     assert sender.returncode == -signal.SIGKILL
     assert len(receiver.posts) == 1
     receiver.answer = take
-    assert project.run("outbox", "deliver").code == 0
-    assert len(receiver.posts) == 1, "its lease still runs"
-    change(project, "UPDATE deliveries SET due_ms = 0 WHERE state = 'sending'")
+    assert list(states(project).values()) == ["not_needed", "waiting"]
     assert project.run("outbox", "deliver").code == 0
     assert receiver.ids == [receiver.ids[0]] * 2
     assert receiver.posts[0].body == receiver.posts[1].body
@@ -199,6 +202,56 @@ def test_what_failed_is_tried_again_when_it_is_due(tmp_path: Path, receiver: Rec
     done = project.run("outbox", "deliver", "-o", "jsonl")
     assert (done.code, [json.loads(line)["delivered"] for line in done.out.splitlines()]) == (0, [True])
     assert len(set(receiver.ids)) == 1
+
+
+def test_what_another_process_is_sending_is_left_to_it(tmp_path: Path, receiver: Receiver) -> None:
+    """A claim of a process that lives is respected, and `deliver` says whose it is and for how long."""
+    project = make_project(tmp_path, f"http://127.0.0.1:{dead_port()}/")
+    assert project.run(*STUCK).code == 11
+    text = (tmp_path / "sagactl.toml").read_text()
+    (tmp_path / "sagactl.toml").write_text(re.sub(r'url = "[^"]*"', f'url = "{receiver.url}"', text))
+    change(project, "UPDATE deliveries SET due_ms = 0 WHERE state = 'waiting'")
+    may_end = threading.Event()
+
+    def wait(handler: BaseHTTPRequestHandler) -> None:
+        may_end.wait(30)
+        take(handler)
+
+    receiver.answer = wait
+    with project.start("outbox", "deliver") as sender:
+        receiver.wait(1)
+        other = project.run("outbox", "deliver", extra={"COLUMNS": "200"})
+        assert other.code == 0
+        assert f"ops: 0 sent, the rest is held by pid {sender.pid} on " in other.out
+        assert f"pid {sender.pid} sends it" in project.run("outbox", "list").out
+        may_end.set()
+        assert sender.wait(timeout=30) == 0
+    assert len(receiver.posts) == 1
+
+
+def test_a_channel_that_hangs_keeps_no_other_waiting(tmp_path: Path, receiver: Receiver) -> None:
+    """`deliver --watch` sends to each channel at its own pace, and a signal ends it although one hangs."""
+    dead, home = f"http://127.0.0.1:{dead_port()}/", f"http://127.0.0.1:{receiver.port}/"
+    pager = f'name = "pager"\nkind = "webhook"\nurl = "{dead}pager"\nsecret = {{env = "HOOK_SECRET"}}\n'
+    project = make_project(tmp_path, f"{dead}hangs", more=f"[[alerts.channel]]\n{pager}")
+    assert project.run(*STUCK).code == 11
+    (tmp_path / "sagactl.toml").write_text((tmp_path / "sagactl.toml").read_text().replace(dead, home))
+    change(project, "UPDATE deliveries SET due_ms = 0 WHERE state = 'waiting'")
+    may_end = threading.Event()
+
+    def hang(handler: BaseHTTPRequestHandler) -> None:
+        if handler.path.endswith("hangs"):
+            may_end.wait(60)
+        take(handler)
+
+    receiver.answer = hang
+    with project.start("outbox", "deliver", "--watch", "-o", "jsonl") as watching:
+        told = json.loads(watching.stdout.readline()) if watching.stdout is not None else {}
+        assert (told["name"], told["delivered"]) == ("pager", True)
+        assert not may_end.is_set()
+        watching.send_signal(signal.SIGTERM)
+        assert watching.wait(timeout=30) == 143
+    may_end.set()
 
 
 def test_two_that_deliver_at_once_send_each_message_once(tmp_path: Path, receiver: Receiver) -> None:

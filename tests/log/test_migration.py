@@ -57,6 +57,25 @@ def test_an_older_log_is_brought_up_to_date_by_whoever_writes(old: Path) -> None
         assert connection.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION,)
 
 
+def test_a_log_of_the_second_schema_keeps_what_was_claimed(path: Path) -> None:
+    """F13: claims from before there were claimants stay, and lapse by themselves."""
+    with closing(SqliteLog(path)):
+        pass
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for table in ("deliveries", "cursors"):
+            connection.execute(f"DROP INDEX {table}_claimed")
+            connection.execute(f"ALTER TABLE {table} DROP COLUMN claimant")
+        connection.execute("PRAGMA foreign_keys = OFF")
+        connection.execute("INSERT INTO cursors VALUES ('run1', 'file:x', 3, 1, 99, NULL)")
+        connection.execute("PRAGMA user_version = 2")
+    with closing(SqliteLog(path)):
+        pass
+    with closing(sqlite3.connect(path)) as connection:
+        found = connection.execute("SELECT seq, due_ms, claimant FROM cursors").fetchall()
+        assert connection.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION,)
+    assert found == [(3, 99, None)]
+
+
 def test_what_still_waits_for_a_person_is_told_after_the_migration(old: Path) -> None:
     """E20: an alert is pending for what is open, and nothing for what was settled before there were alerts."""
     with closing(SqliteLog(old)):

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sagactl.cli.views.documents import Document, write_list
 from sagactl.cli.views.layout import Cell, Column, Fact, join_blocks, lay_out, list_facts, list_hints
 from sagactl.cli.views.style import Hue, Style
 from sagactl.cli.views.text import plural
 from sagactl.cli.views.times import show_ago, show_rough
-from sagactl.cli.views.words import plain
+from sagactl.cli.views.words import name_holder, plain
 from sagactl.core.outbox import Cursor, Delivery, DeliveryState, Message, Sent
+from sagactl.core.records import Holder
 from sagactl.dataclass import dataclass
 from sagactl.documents import write_time
 
@@ -55,6 +56,13 @@ class Tally:
         else:
             self.failed += 1
             self.error = sent.error
+
+
+class Held(NamedTuple):
+    """What another process has claimed: which one, and until when at most."""
+
+    holder: Holder | None
+    until_ms: int
 
 
 def render_messages(
@@ -103,6 +111,8 @@ def _lay_message(
 
 def _say_state(delivery: Delivery, now_ms: int) -> str:
     words = _STATES[delivery.state]
+    if delivery.state is DeliveryState.SENDING and delivery.claimant is not None:
+        words = f"pid {delivery.claimant.pid} sends it"
     if delivery.state is DeliveryState.WAITING and delivery.due_ms > now_ms:
         words += f" in {_show_wait(delivery.due_ms, now_ms)}"
     return words
@@ -119,16 +129,19 @@ def render_sent(sent: Sent, now_ms: int, style: Style) -> str:
     return f"{style.show(sent.lane)}: {style.show(sent.error or 'delivered')}; {again}"
 
 
-def render_tallies(tallies: Sequence[Tally], now_ms: int, style: Style) -> str:
-    """Return a line for each channel and for events."""
-    return "\n".join(_render_tally(tally, now_ms, style) for tally in tallies)
+def render_tallies(tallies: Sequence[Tally], held: Mapping[str, Held], now_ms: int, style: Style) -> str:
+    """Return a line for each channel and for events; *held* says what another process has claimed."""
+    return "\n".join(_render_tally(tally, held.get(tally.name), now_ms, style) for tally in tallies)
 
 
-def _render_tally(tally: Tally, now_ms: int, style: Style) -> str:
+def _render_tally(tally: Tally, held: Held | None, now_ms: int, style: Style) -> str:
     parts = [f"{tally.delivered:,} sent"]
     if tally.failed:
         parts.append(f"{tally.failed:,} failed")
-    if tally.due_ms is not None and tally.due_ms > now_ms:
+    if held is not None and held.holder is not None and held.until_ms > now_ms:
+        who = style.show(name_holder(held.holder))
+        parts.append(f"the rest is held by {who}, for {_show_wait(held.until_ms, now_ms)} at most")
+    elif tally.due_ms is not None and tally.due_ms > now_ms:
         parts.append(f"next try in {_show_wait(tally.due_ms, now_ms)}")
     return f"{style.show(tally.name)}: {', '.join(parts)}"
 
@@ -166,7 +179,12 @@ def _write_delivery(delivery: Delivery) -> Document:
         "due_at": write_time(delivery.due_ms) if delivery.due_ms > 0 else None,
         "delivered_at": write_time(delivery.delivered_at_ms),
         "error": delivery.error,
+        "claimant": _write_claimant(delivery.claimant),
     }
+
+
+def _write_claimant(holder: Holder | None) -> Json:
+    return None if holder is None else {"host": holder.host, "pid": holder.pid}
 
 
 def _write_cursor(cursor: Cursor) -> Document:
@@ -178,6 +196,7 @@ def _write_cursor(cursor: Cursor) -> Document:
         "attempts": cursor.attempts,
         "due_at": write_time(cursor.due_ms) if cursor.due_ms > 0 else None,
         "error": cursor.error,
+        "claimant": _write_claimant(cursor.claimant),
     }
 
 

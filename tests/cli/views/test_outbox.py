@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sagactl.cli.views.outbox import (
+    Held,
     Tally,
     render_messages,
     render_sent,
@@ -23,7 +25,7 @@ from sagactl.cli.views.style import Style
 from sagactl.cli.views.text import width_of
 from sagactl.core.alerting import Reason
 from sagactl.core.outbox import Cursor, Delivery, DeliveryState, Message, Sent
-from tests.cli.views.scripted import RUN_ID, SHORT_ID, START_MS
+from tests.cli.views.scripted import HOLDER, RUN_ID, SHORT_ID, START_MS
 
 GOLDEN = Path(__file__).parent / "golden"
 NOW_MS = START_MS + 120_000
@@ -60,7 +62,12 @@ MESSAGES = [
         _delivery("ops", DeliveryState.DELIVERED, delivered_at_ms=NOW_MS),
         _delivery("pager-of-the-night", DeliveryState.GIVEN_UP, attempts=24, error="not reached: Connection refused"),
     ),
-    _message(3, Reason.APPROVAL, _delivery("ops", DeliveryState.SENDING, due_ms=NOW_MS + 60_000), step="contract"),
+    _message(
+        3,
+        Reason.APPROVAL,
+        _delivery("ops", DeliveryState.SENDING, due_ms=NOW_MS + 60_000, claimant=HOLDER),
+        step="contract",
+    ),
     _message(4, Reason.STUCK, opened_seq=12, is_open=False),
     _message(5, Reason.KEEPS_FAILING, finished_at_ms=NOW_MS, is_open=False),
 ]
@@ -87,7 +94,9 @@ def _views(style: Style) -> Iterator[tuple[str, str]]:
     yield "list", render_messages(MESSAGES, BEHIND, short_ids=short_ids, now_ms=NOW_MS, style=style)
     yield "list, nothing", render_messages([], [], short_ids={}, now_ms=NOW_MS, style=style)
     yield "list, events only", render_messages([], BEHIND[1:], short_ids={}, now_ms=NOW_MS, style=style)
-    yield "deliver", render_tallies(_tallies(), NOW_MS, style)
+    held = {"chat": Held(replace(HOLDER, host=HOSTILE), NOW_MS + 42_000)}
+    yield "deliver", render_tallies(_tallies(), {}, NOW_MS, style)
+    yield "deliver, held by another process", render_tallies(_tallies(), held, NOW_MS, style)
     yield "deliver, tries that failed", "\n".join(render_sent(sent, NOW_MS, style) for sent in SENT[1:])
 
 
