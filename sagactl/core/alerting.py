@@ -73,6 +73,7 @@ AlertEffect: TypeAlias = Raise | Resolve
 
 _ALL: Final = Resolve(frozenset(Reason))
 _AWAKE: Final = Resolve(frozenset({Reason.STUCK}))
+_RECOVERED: Final = Resolve(frozenset({Reason.KEEPS_FAILING}))
 _ANSWERED: Final = Resolve(frozenset({Reason.DEAD_LETTER, Reason.KEEPS_FAILING}), needs_no_letters=True)
 
 
@@ -100,6 +101,8 @@ def _of_decision(record: Decision) -> tuple[AlertEffect, ...]:
         return (_answer_approval(record.step),)
     if record.kind is DecisionKind.ALERT:
         return (Raise(Reason.RUN_TIMEOUT if record.operation is None else Reason.KEEPS_FAILING),)
+    if record.kind is DecisionKind.RECOVERED:
+        return (_RECOVERED,)
     reason = {DecisionKind.STUCK: Reason.STUCK, DecisionKind.DEAD_LETTER: Reason.DEAD_LETTER}.get(record.kind)
     return () if reason is None else (Raise(reason),)
 

@@ -128,8 +128,10 @@ def _cancel_forward(state: RunState) -> None:
         state.exhausted,
         state.dead,
         state.alerts,
+        state.troubled,
     ):
         container.clear()
+    state.has_recovered = False
     state.timers.clear()
     for op in state.operations.values():
         op.due_ms = None

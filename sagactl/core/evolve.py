@@ -318,6 +318,11 @@ def _on_decision(saga: Saga, state: RunState, record: Decision) -> None:
                 state.deadline_alerted = True
             else:
                 state.alerts.pop(record.operation, None)
+                state.troubled[record.operation] = None
+                state.has_recovered = False
+        case DecisionKind.RECOVERED:
+            _require(state.has_recovered, "nothing has kept failing and ended")
+            state.has_recovered = False
         case _:
             assert_never(record.kind)
 

@@ -6,6 +6,8 @@ in the state (see `state`), so that `decide` finds what is ready, due, in doubt 
 
 from __future__ import annotations
 
+from typing import Final
+
 from sagactl.core import backward
 from sagactl.core.canonical import Json
 from sagactl.core.policy import Zone, judge, zone_of
@@ -23,6 +25,8 @@ from sagactl.core.state import (
 )
 from sagactl.core.transitions import Event, Phase, next_phases
 
+_SETTLED: Final = frozenset({Phase.SUCCEEDED, Phase.FAILED, Phase.CLOSED})
+
 
 def apply_event(saga: Saga, state: RunState, op: OperationState, event: Event, at_ms: int) -> None:
     """Move *op* by *event*, as the table and the policy say; raises IllegalRecordError."""
@@ -34,6 +38,9 @@ def apply_event(saga: Saga, state: RunState, op: OperationState, event: Event, a
     _leave(saga, state, op)
     op.phase = phase
     _enter(saga, state, op, at_ms)
+    if phase in _SETTLED and op.operation in state.troubled:
+        del state.troubled[op.operation]
+        state.has_recovered = not state.troubled
 
 
 def _choose(saga: Saga, state: RunState, op: OperationState, event: Event, at_ms: int) -> Phase:
@@ -65,6 +72,7 @@ def _leave(saga: Saga, state: RunState, op: OperationState) -> None:
         case Phase.EXHAUSTED:
             state.exhausted.pop(operation, None)
         case Phase.DEAD:
+            state.troubled.pop(operation, None)  # the answer to its letter says that this is over
             state.dead.pop(operation, None)
             _count_open(saga, state, operation, 1)
         case _:

@@ -112,7 +112,7 @@ def _alert(turn: _Turn) -> Next | None:
     for operation in turn.state.alerts:
         failure = turn.state.operations[operation].failure
         return Write(Decision(turn.world.now_ms, DecisionKind.ALERT, operation=operation, failure=failure))
-    return None
+    return Write(Decision(turn.world.now_ms, DecisionKind.RECOVERED)) if turn.state.has_recovered else None
 
 
 def _draw(turn: _Turn) -> Next | None:

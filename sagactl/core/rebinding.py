@@ -299,7 +299,18 @@ def _try_out(new: Saga, state: RunState, records: Sequence[Record], past: Past) 
 
 _SAME: Final = (
     *("direction", "cause", "failure", "failed_step", "touched", "dead", "doubtful", "undrawn", "exhausted"),
-    *("awaiting", "alerts", "failing", "failing_since_ms", "terminating", "pivot", "pivot_passed", "pivot_announced"),
+    *(
+        "awaiting",
+        "alerts",
+        "troubled",
+        "has_recovered",
+        "failing",
+        "failing_since_ms",
+        "terminating",
+        "pivot",
+        "pivot_passed",
+        "pivot_announced",
+    ),
     *("deferred", "answered", "paused", "deadline_ms", "deadline_alerted", "people_since_ms", "not_undone"),
     *("abandoned", "waiting", "stuck", "ended", "in_flight"),
 )

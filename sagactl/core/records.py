@@ -305,6 +305,7 @@ class DecisionKind(StrEnum):
     STUCK = "stuck"
     WAITING = "waiting"
     ALERT = "alert"
+    RECOVERED = "recovered"
 
 
 @dataclass(frozen=True, slots=True)

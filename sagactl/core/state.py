@@ -168,6 +168,10 @@ class RunState:
     """Calls and probes without an answer, of the present driver."""
     alerts: dict[Operation, None] = field(default_factory=dict)
     """Operations that keep failing and of which a person should hear (recorded, then removed)."""
+    troubled: dict[Operation, None] = field(default_factory=dict)
+    """Operations of which a person has heard that they keep failing, and that still do."""
+    has_recovered: bool = False
+    """None of them does any more, which is still to be recorded."""
 
     failing: Cause | None = None
     """Nothing new is started; the rollback is decided as soon as the calls under way have settled (E10)."""

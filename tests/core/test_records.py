@@ -199,6 +199,7 @@ ILLEGAL: dict[str, tuple[Callable[[], Play], Record, str]] = {
     "terminated though nobody asked": (_waiting, Ended(0, RunStatus.TERMINATED), "can't end terminated"),
     "an end that is none": (_waiting, Ended(0, RunStatus.RUNNING), "can't end running"),
     "a call while stuck": (_stuck, intent("a", 2), "the run is stuck"),
+    "a recovery of nothing": (_started, Decision(0, DecisionKind.RECOVERED), "nothing has kept failing"),
     "a decision while stuck": (_stuck, Decision(0, DecisionKind.ALERT, cause=Cause.TIMEOUT), "the run is stuck"),
     "a call after the end": (_ended, intent("a", 2), "the run has ended"),
     "a second end": (_ended, Ended(0, RunStatus.SUCCEEDED), "the run has ended"),

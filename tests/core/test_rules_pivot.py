@@ -27,6 +27,28 @@ def test_a_step_behind_the_pivot_is_tried_and_then_waits_for_a_person() -> None:
     assert [record.kind for record in play.of(Decision)] == ["pivot_passed", "alert", "dead_letter", "stuck"]
 
 
+@pytest.mark.parametrize("how", ["ok", "dead, then resolved", "rolled back"])
+def test_what_keeps_failing_is_over_when_the_last_of_it_has_ended(how: str) -> None:
+    """E12, E13: a person who was told that something keeps failing is told when nothing does any more, once."""
+    if how == "rolled back":
+        play = Play(saga("a -> b", a={"undo_attempts": 9}))
+        play.run({"b": ["reject"], "a'": [*["retry"] * 5, "ok"]})
+        assert [record.kind for record in play.of(Decision)] == ["rollback", "alert", "recovered"]
+        return
+    play = Play(saga("p* -> [b | c] -> d", b={"attempts": 9}, c={"attempts": 7}))
+    last = "ok" if how == "ok" else "retry"
+    summary = play.run({"b": [*["retry"] * 5, "ok"], "c": [*["retry"] * 6, last]})
+    kinds = [record.kind for record in play.of(Decision)]
+    if how == "ok":
+        assert summary.status is RunStatus.SUCCEEDED
+        assert kinds == ["pivot_passed", "alert", "alert", "recovered"]
+        return
+    assert kinds == ["pivot_passed", "alert", "alert", "dead_letter", "stuck"], "its letter is what it waits for now"
+    play.ask(Verb.RETRY, "c")
+    assert play.run().status is RunStatus.SUCCEEDED
+    assert "recovered" not in [record.kind for record in play.of(Decision)], "the answer has said it"
+
+
 def test_behind_the_pivot_only_the_descendants_of_a_dead_letter_stop() -> None:
     """E13: another branch goes on to its end."""
     play = Play(saga("p* -> [b | c] -> d"))

@@ -151,6 +151,16 @@ class OutboxContract:
         assert not any(each.is_open for each in log.outbox.messages())
         assert log.verify().findings == ()
 
+    def test_what_keeps_failing_no_more_is_over_at_once(self, log: Log) -> None:
+        """E12: it doesn't wait for a letter to be answered, nor for the end of the run; other alerts stay."""
+        lease = start(log)
+        add(log, lease, alert(), alert(ITEM), dead(ITEM), Decision(7_000, DecisionKind.RECOVERED))
+        assert told(log)[2:] == [("keeps_failing", 6, True)]
+        assert [each.reason for each in log.outbox.messages() if each.is_open] == ["dead_letter"]
+        add(log, lease, alert())
+        assert told(log)[3:] == [("keeps_failing", 7, False)]
+        assert log.verify().findings == ()
+
     @pytest.mark.parametrize("record", [rollback(7_000), ended(RunStatus.TERMINATED, 7_000)])
     def test_turning_back_and_ending_end_every_alert(self, log: Log, record: Record) -> None:
         """When a run turned back or ended nothing that was told holds any more; of a notice nobody is told so."""

@@ -172,6 +172,8 @@ def _decision(record: Decision) -> Event:
             word = str(record.cause or "for a person")
             reason = name_reason(record.failure, word)
             return Event(f"waiting, {word}" + (f": {reason}" if reason else ""), Hue.ODD)
+        case DecisionKind.RECOVERED:
+            return Event("alert over: nothing keeps failing any more")
         case DecisionKind.ALERT:
             return Event(
                 f"alert: {_describe_alert(record.operation, record.cause)}: {name_failure(record.failure)}",

@@ -286,6 +286,8 @@ def _tell_decision(record: Decision, news: News) -> Iterator[Line]:
         case DecisionKind.ALERT:
             keeps = "keeps failing" if record.cause is not Cause.TIMEOUT else "goes on behind its pivot"
             yield Line("alert", f"{name} {keeps}: {why}")
+        case DecisionKind.RECOVERED:
+            yield Line("alert", "is over: nothing keeps failing any more")
         case DecisionKind.STUCK:
             return  # the dead letters have said it
 

@@ -444,6 +444,9 @@ class Reading:
     def _decide_alert(self, record: Plain) -> None:
         self._check(self.ended is None, "L5", "an alert after the end")
 
+    def _decide_recovered(self, record: Plain) -> None:
+        self._check(self.ended is None, "L5", "a recovery after the end")
+
     # -- people ---------------------------------------------------------------------------------------------------
 
     def _read_operator(self, record: Plain) -> None:
