@@ -42,6 +42,7 @@ class Refund(TypedDict):
     compensation="billing.refund",
     compensation_with={"charge_id": "${{ output.charge_id }}"},
     probe="billing.find_charge",
+    chaos_safe=True,
 )
 def charge(lead_id: str, amount: Annotated[int, {"minimum": 1}], context: CallContext, card: Card = "ok") -> Charge:
     """Charge a deposit.
@@ -75,7 +76,7 @@ def charge(lead_id: str, amount: Annotated[int, {"minimum": 1}], context: CallCo
         return charged
 
 
-@tool("billing.refund", null_safe=True, late_safe=True)
+@tool("billing.refund", null_safe=True, late_safe=True, chaos_safe=True)
 def refund(context: CallContext, charge_id: str | None = None) -> Refund:
     """Refund a deposit, found by its id or by the key of the charge; a charge that comes later is refused."""
 
@@ -94,7 +95,7 @@ def refund(context: CallContext, charge_id: str | None = None) -> Refund:
         return bank.undo({"charge_id": charge_id}, book)
 
 
-@tool("billing.find_charge", read_only=True)
+@tool("billing.find_charge", read_only=True, chaos_safe=True)
 def find_charge(context: CallContext) -> Done | NotDone | CannotTell:
     """Find out whether a charge went through."""
     with vendor("billing", context) as bank, bank.read() as books:

@@ -34,6 +34,7 @@ class Deallocated(TypedDict):
     compensation="cloud.deallocate_vm",
     compensation_with={"vm_id": "${{ output.vm_id }}"},
     probe="cloud.find_vm",
+    chaos_safe=True,
 )
 def provision_vm(name: Annotated[str, {"minLength": 1, "maxLength": 63}], context: CallContext) -> Machine:
     """Start a machine on a free address."""
@@ -54,7 +55,7 @@ def provision_vm(name: Annotated[str, {"minLength": 1, "maxLength": 63}], contex
         return cloud.act({"name": name}, start)
 
 
-@tool("cloud.deallocate_vm", null_safe=True, late_safe=True)
+@tool("cloud.deallocate_vm", null_safe=True, late_safe=True, chaos_safe=True)
 def deallocate_vm(context: CallContext, vm_id: str | None = None) -> Deallocated:
     """Stop a machine and free its address; a start that comes later is refused."""
 
@@ -71,7 +72,7 @@ def deallocate_vm(context: CallContext, vm_id: str | None = None) -> Deallocated
         return cloud.undo({"vm_id": vm_id}, stop)
 
 
-@tool("cloud.find_vm", read_only=True)
+@tool("cloud.find_vm", read_only=True, chaos_safe=True)
 def find_vm(context: CallContext) -> Done | NotDone:
     """Find out whether a machine was started."""
     with vendor("cloud", context) as cloud, cloud.read() as books:

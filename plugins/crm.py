@@ -34,6 +34,7 @@ class Contract(TypedDict):
     compensation="crm.archive_lead",
     compensation_with={"lead_id": "${{ output.lead_id }}"},
     probe="crm.find_lead",
+    chaos_safe=True,
 )
 def create_lead(email: Annotated[str, {"format": "email"}], context: CallContext, name: str = "") -> Lead:
     """Create a lead."""
@@ -48,7 +49,7 @@ def create_lead(email: Annotated[str, {"format": "email"}], context: CallContext
         return crm.act({"email": email, "name": name}, write)
 
 
-@tool("crm.archive_lead", null_safe=True, late_safe=True)
+@tool("crm.archive_lead", null_safe=True, late_safe=True, chaos_safe=True)
 def archive_lead(context: CallContext, lead_id: str | None = None) -> Archived:
     """Archive a lead, found by its id or by the key of its creation; a creation that comes later is refused."""
 
@@ -65,7 +66,7 @@ def archive_lead(context: CallContext, lead_id: str | None = None) -> Archived:
         return crm.undo({"lead_id": lead_id}, write)
 
 
-@tool("crm.find_lead", read_only=True)
+@tool("crm.find_lead", read_only=True, chaos_safe=True)
 def find_lead(context: CallContext) -> Done | NotDone:
     """Find out whether a lead was created."""
     with vendor("crm", context) as crm, crm.read() as books:
@@ -73,7 +74,7 @@ def find_lead(context: CallContext) -> Done | NotDone:
         return Done({"lead_id": lead_id}) if lead_id else NotDone()
 
 
-@tool("crm.sign_contract", probe="crm.find_contract")
+@tool("crm.sign_contract", probe="crm.find_contract", chaos_safe=True)
 def sign_contract(lead_id: str, context: CallContext) -> Contract:
     """Let a lead sign the contract."""
 
@@ -92,7 +93,7 @@ def sign_contract(lead_id: str, context: CallContext) -> Contract:
         return crm.act({"lead_id": lead_id}, sign)
 
 
-@tool("crm.find_contract", read_only=True)
+@tool("crm.find_contract", read_only=True, chaos_safe=True)
 def find_contract(context: CallContext) -> Done | NotDone:
     """Find out whether a contract was signed."""
     with vendor("crm", context) as crm, crm.read() as books:

@@ -22,7 +22,7 @@ class Message(TypedDict):
     message_id: str
 
 
-@tool("mail.send", probe="mail.find_message")
+@tool("mail.send", probe="mail.find_message", chaos_safe=True)
 def send(to: Annotated[str, {"format": "email"}], template: str, context: CallContext) -> Message:
     """Send a message.
 
@@ -48,7 +48,7 @@ def send(to: Annotated[str, {"format": "email"}], template: str, context: CallCo
         return mail.act({"to": to, "template": template}, post)
 
 
-@tool("mail.find_message", read_only=True)
+@tool("mail.find_message", read_only=True, chaos_safe=True)
 def find_message(context: CallContext) -> Done | NotDone:
     """Find out whether a message was handed over."""
     with vendor("mail", context) as mail, mail.read() as books:

@@ -172,6 +172,7 @@ class Declaration:
     arguments_schema: Mapping[str, object] | None = None
     output_schema: Mapping[str, object] | None = None
     pending_max: str | timedelta | None = None
+    chaos_safe: bool = False
 
 
 def tool(
@@ -189,6 +190,7 @@ def tool(
     arguments_schema: Mapping[str, object] | None = None,
     output_schema: Mapping[str, object] | None = None,
     pending_max: str | timedelta | None = None,
+    chaos_safe: bool = False,
 ) -> Callable[[F], F]:
     """Make a tool of the function; it stays an ordinary function with its own type.
 
@@ -206,22 +208,14 @@ def tool(
         arguments_schema: JSON Schema 2020-12 of the arguments; made from the annotations by default.
         output_schema: Likewise of the output.
         pending_max: How long it may say `Pending`, such as `1d`, where a step has no `schedule_to_close_timeout`.
+        chaos_safe: Whether no harm can come of calling it a thousand times, as `sagactl chaos` does: all that it does
+            stays in the folder `context.project`, or in a place that is there for tests.
     """
-    declaration = Declaration(
-        name=_check_name(name),
-        compensation=compensation,
-        compensation_with=compensation_with,
-        probe=probe,
-        idempotent=idempotent,
-        null_safe=null_safe,
-        late_safe=late_safe,
-        key_retention=key_retention,
-        read_only=read_only,
-        version=version,
-        arguments_schema=arguments_schema,
-        output_schema=output_schema,
-        pending_max=pending_max,
-    )
+    pair = (compensation, compensation_with, probe)
+    promises = (idempotent, null_safe, late_safe, key_retention, read_only)
+    rest = (version, arguments_schema, output_schema, pending_max, chaos_safe)
+    given = (*pair, *promises, *rest)
+    declaration = Declaration(_check_name(name), *given)
     return lambda function: _declare(function, declaration)
 
 

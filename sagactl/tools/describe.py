@@ -57,6 +57,8 @@ class Tool:
     required: frozenset[str] = frozenset()
     """Those that have no default."""
     converters: dict[str, Converter] = field(default_factory=dict)
+    is_chaos_safe: bool = False
+    """No fact about it: it says who may call it, not what it does."""
 
 
 def describe_tool(declaration: Declaration, function: object, *, place: Place, version: str) -> Tool:
@@ -105,6 +107,7 @@ def _describe(declaration: Declaration, function: Callable[..., object], place: 
         parameters=frozenset(signature.named),
         required=frozenset(name for name, each in signature.named.items() if each.default is inspect.Parameter.empty),
         converters=signature.build_converters(),
+        is_chaos_safe=declaration.chaos_safe,
     )
 
 
