@@ -45,6 +45,7 @@ class Config:
     verify: Mapping[str, Any] | None = None
     retention: str | None = None
     """How long a run that has ended is kept when `prune` isn't told; None: it must be told."""
+    chaos: Mapping[str, Any] | None = None
     origins: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -135,6 +136,7 @@ def load_config(
         telemetry=values.get("telemetry"),
         verify=values.get("verify"),
         retention=values.get("retention"),
+        chaos=values.get("chaos"),
         origins=origins,
     )
 
@@ -202,6 +204,7 @@ def _checked(layer: object, where: str, folder: Path | None) -> dict[str, Any]:
         "telemetry": _is_table,
         "verify": _is_table,
         "retention": _is_age,
+        "chaos": _is_table,
     }
     for key, value in layer.items():
         if key not in checks:

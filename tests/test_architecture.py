@@ -65,11 +65,16 @@ ALLOWED = {
         *NEIGHBOURS,
     },
     "doctor": {"doctor", "app", "log", "core", "errors", ""},
+    "chaos": {
+        *("chaos", "app", "driving", "engine", "core", "errors", "log", "tools.base"),
+        *("config", "sandbox", "secrets.masking"),
+    },
     "cli": {
         "cli",
         "app",
         "inputs",
         "doctor",
+        "chaos",
         "driving",
         "heads",
         "documents",

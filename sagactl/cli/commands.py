@@ -21,6 +21,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "validate": Entry("Author", "Check saga files; call nothing.", ("FILE…",)),
     "plan": Entry("Author", "Every call of a run, and what a failure would undo; call nothing.", ("FILE",)),
     "graph": Entry("Author", "The steps of a saga or a run as a picture: text, Mermaid or DOT.", ("FILE",)),
+    "chaos": Entry("Author", "Crash a saga at each of its points, and say where that isn't safe.", ("FILE",)),
     "tools": Entry("Author", "List what steps can call, or show one tool.", ("TOOL",)),
     "run": Entry("Operate", "Start a saga and follow it to its end.", ("FILE",)),
     "resume": Entry("Operate", "Carry on with a run that was interrupted, or with --all of them.", ("RUN",)),
@@ -49,7 +50,8 @@ COMMANDS: Final[dict[str, Entry]] = {
 }
 
 WITH_VALUE: Final = frozenset(
-    {"-C", "-i", "-o", "--bundle", "--color", "--definition", "--directory", "--example"}
+    {"-C", "-i", "-o", "--allow-unsafe", "--bundle", "--color", "--definition", "--directory", "--example"}
+    | {"--experiment", "--jobs", "--only", "--replay", "--seed", "--timeout"}
     | {"--format", "--from", "--heartbeat", "--idempotency-key", "--input", "--inputs", "--junit", "--keep"}
     | {"--limit", "--log", "--older-than", "--out", "--output", "--patience", "--plan", "--progress"}
     | {"--reason", "--run", "--saga", "--since", "--status", "--step", "--until"}

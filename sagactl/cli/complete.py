@@ -137,6 +137,13 @@ def _find_sagas(line: Line, word: str) -> Iterator[Candidate]:
     yield from ((name, "saga") for name in names if name not in line.arguments)
 
 
+def _find_steps_of_saga(line: Line, word: str) -> Iterator[Candidate]:
+    del word
+    project = _open(line)
+    saga = project.load_saga(project.find_saga(line.arguments[0] if line.arguments else "")).saga
+    yield from ((step.id, step.action.tool) for step in saga.steps)
+
+
 def _find_known_sagas(line: Line, word: str) -> Iterator[Candidate]:
     del word
     yield from ((name, "saga") for name in _open(line).glance_sagas())
@@ -238,6 +245,9 @@ _ARGUMENTS: Final[dict[str, Callable[[Line, str], Iterable[Candidate]]]] = {
     "SHELL": _find_shells,
 }
 _VALUES: Final[dict[str, Callable[[Line, str], Iterable[Candidate]]]] = {
+    "--allow-unsafe": _find_tools,
+    "--only": _find_steps_of_saga,
+    "--replay": _find_runs,
     "--run": _find_runs,
     "--step": _find_steps,
     "--saga": _find_known_sagas,

@@ -31,6 +31,11 @@ saga: agreed
 steps:
   - {id: lead, tool: crm.create_lead, with: {email: ada@example.com}, approval: true}
 """
+PARTED = """
+saga: parted
+steps:
+  - {id: said, tool: shell.run, with: {argv: [date]}, compensate: {none: said is said}}
+"""
 RUN = "RUN"
 """Stands for the id of the run that the case begins with."""
 
@@ -60,6 +65,7 @@ CASES = {
     "validate": Case("nothing", (), ("nosuch",), 4),
     "plan": Case("nothing", ("onboarding",), ("nosuch",), 4),
     "graph": Case("nothing", ("onboarding",), ("nosuch",), 4),
+    "chaos": Case("nothing", ("onboarding", *ASK[3:], "--only", "welcome", "--limit", "5"), ("parted",), 2),
     "tools": Case("nothing", (), ("no.such",), 4),
     "run": Case("nothing", (*ASK[1:],), ("onboarding",), 3),
     "resume": Case("waiting", (RUN,), ("zzzzzz",), 4),
@@ -125,6 +131,7 @@ def _make(folder: Path, command: tuple[str, ...] | None) -> Path:
     folder.mkdir()
     project = Project.make(folder)
     (folder / "sagas" / "agreed.yaml").write_text(APPROVED)
+    (folder / "sagas" / "parted.yaml").write_text(PARTED)
     (folder / "sagactl.toml").write_text('[events]\nfile = "events.jsonl"\n')
     if command is not None:
         result = project.run(*command)

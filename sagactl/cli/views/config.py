@@ -55,12 +55,14 @@ def list_values(config: Config) -> list[Value]:
     for name in sorted(config.secrets):
         source, came_from = config.find_secret(name)
         values.append(Value(f"secrets.{name}", {source.kind: source.what}, came_from))
-    for name, table in (
-        ("alerts", config.alerts),
-        ("events", config.events),
-        ("telemetry", config.telemetry),
-        ("verify", config.verify),
-    ):
+    tables = {
+        "alerts": config.alerts,
+        "events": config.events,
+        "telemetry": config.telemetry,
+        "verify": config.verify,
+        "chaos": config.chaos,
+    }
+    for name, table in tables.items():
         values += [Value(path, value, origin(name)) for path, value in _flatten(name, table)]
     return values
 

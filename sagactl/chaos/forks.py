@@ -1,0 +1,176 @@
+"""Runs pieces of work in forked processes, a few at a time, and waits for each as long as it may take.
+
+A fork of a process that has loaded everything begins its work in a few milliseconds. It is made before anything here
+has a thread, writes nothing to the terminal, and leaves nothing but the file with its result.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from sagactl.core.canonical import Json, canonical, parse
+from sagactl.dataclass import dataclass
+from sagactl.errors import SagactlError
+
+POLL_SECONDS: Final = 0.002
+RESULT: Final = "result.json"
+FAILED_EXIT_CODE: Final = 70
+
+
+class How(StrEnum):
+    """How a process came to its end."""
+
+    RETURNED = "returned"
+    FAILED = "failed"
+    DIED = "died"
+    TIMED_OUT = "timed_out"
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What came of one process: its result, or why there is none."""
+
+    how: How
+    result: Json = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A piece of work; its result is JSON, and *folder* is where it is left."""
+
+    number: int
+    folder: Path
+    do: Callable[[], Json]
+
+
+@dataclass(slots=True)
+class _Process:
+    work: Work
+    pid: int
+    deadline: float
+    is_late: bool = False
+
+
+def carry_out(
+    works: Iterable[Work], *, jobs: int, timeout_seconds: float, again: Callable[[Work, Finished], Work | None]
+) -> Iterator[tuple[Work, Finished]]:
+    """Yield what came of each piece of work, as it comes; *again* may give more to do in its place.
+
+    Whoever stops early, by an exception or otherwise, ends all processes that are under way.
+    """
+    waiting = iter(works)
+    running: list[_Process] = []
+    more = True
+    try:
+        while more or running:
+            while more and len(running) < jobs:
+                work = next(waiting, None)
+                more = work is not None
+                if work is not None:
+                    running.append(_start(work, timeout_seconds))
+            for process in list(running):
+                finished = _look(process)
+                if finished is None:
+                    continue
+                running.remove(process)
+                following = again(process.work, finished)
+                if following is None:
+                    yield process.work, finished
+                else:
+                    running.append(_start(following, timeout_seconds))
+            time.sleep(POLL_SECONDS)
+    finally:
+        for process in running:
+            _kill(process)
+            os.waitpid(process.pid, 0)
+
+
+def _start(work: Work, timeout_seconds: float) -> _Process:
+    (work.folder / RESULT).unlink(missing_ok=True)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # a plugin may have begun a thread while it was loaded
+        pid = os.fork()
+    if pid == 0:
+        _be_child(work, timeout_seconds)
+    return _Process(work, pid, time.monotonic() + timeout_seconds)
+
+
+def _be_child(work: Work, timeout_seconds: float) -> None:
+    """Do the work and leave, past everything that the parent has set up."""
+    code = FAILED_EXIT_CODE
+    try:
+        os.setpgid(0, 0)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        # A parent that is gone can't end a child that hangs.
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, 2 * timeout_seconds)
+        _fall_silent()
+        try:
+            _leave(work.folder, canonical({"result": work.do()}))
+            code = 0
+        except SagactlError as error:
+            _leave(work.folder, canonical({"failed": error.message}))
+        except Exception:
+            _leave(work.folder, canonical({"failed": traceback.format_exc(limit=-3).strip()[-1_000:]}))
+    finally:
+        os._exit(code)
+
+
+def _fall_silent() -> None:
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nowhere, descriptor)
+    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - streams for the rest of its life
+    sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+
+
+def _leave(folder: Path, text: str) -> None:
+    draft = folder / f"{RESULT}.draft"
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(folder / RESULT)
+
+
+def _look(process: _Process) -> Finished | None:
+    pid, status = os.waitpid(process.pid, os.WNOHANG)
+    if pid == 0:
+        if time.monotonic() >= process.deadline and not process.is_late:
+            process.is_late = True
+            _kill(process)
+        return None
+    _kill(process)  # what it left behind in its group
+    return _finish(process, status)
+
+
+def _finish(process: _Process, status: int) -> Finished:
+    kept = process.work.folder / RESULT
+    found = parse(kept.read_text(encoding="utf-8")) if kept.exists() else None
+    if isinstance(found, dict) and "result" in found:
+        return Finished(How.RETURNED, found["result"])
+    if isinstance(found, dict):
+        return Finished(How.FAILED, detail=str(found["failed"]))
+    if process.is_late:
+        return Finished(How.TIMED_OUT)
+    code = os.waitstatus_to_exitcode(status)
+    return Finished(How.DIED, detail=f"signal {-code}" if code < 0 else f"exit code {code}")
+
+
+def _kill(process: _Process) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    with suppress(ProcessLookupError):
+        if process.is_late:
+            os.kill(process.pid, signal.SIGKILL)

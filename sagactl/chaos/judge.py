@@ -1,0 +1,280 @@
+"""From what was seen of an experiment to what is to be said about the saga: a pure function.
+
+The log says what should be there: the effect of each action that succeeded and was not undone, that or nothing where
+it is in doubt, nothing of all others. The world says what is there. Where the two differ, the trail of the tools says
+why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from sagactl.chaos.enumerating import Reference
+from sagactl.chaos.experiment import Asked, Experiment, FaultKind
+from sagactl.chaos.findings import Code, Finding, Severity, find
+from sagactl.chaos.observed import (
+    STUCK_PHASES,
+    UNDONE_PHASES,
+    Close,
+    Observed,
+    OperationEnd,
+    Seen,
+    Sight,
+    lied,
+)
+from sagactl.chaos.traits import Growth, Number, add_up
+from sagactl.chaos.world import LEDGER
+from sagactl.core.records import Cause, Direction, Operation, ProbeAnswer, RunStatus
+from sagactl.core.saga import OnUnknown, Saga, StepClass
+from sagactl.core.transitions import Phase
+from sagactl.dataclass import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One experiment and what was seen of it, with what is known of the saga."""
+
+    saga: Saga
+    reference: Reference
+    experiment: Experiment
+    observed: Observed
+
+    def find(self, code: Code, place: Operation | None, more: str = "", *, severity: Severity | None = None) -> Finding:
+        """Return a finding of this experiment."""
+        return find(code, place, self.experiment.name, more, severity=severity)
+
+    def probe_of(self, action: Operation) -> str | None:
+        """Return the probe of an action's tool."""
+        return self.saga.tools[self.saga.by_id[action.step].action.tool].probe
+
+
+def judge(trial: Trial) -> list[Finding]:
+    """Return all findings of one experiment."""
+    if trial.observed.close is Close.NOT_REACHED:
+        return []
+    if trial.observed.close is not Close.REST:
+        return [trial.find(Code.NEVER_ENDS, trial.experiment.place, _say_close(trial.observed))]
+    found = [*_judge_probes(trial)]
+    liars = {finding.place for finding in found}
+    found += _judge_stuck(trial)
+    found += [finding for finding in _judge_world(trial) if not _is_said(finding, liars)]
+    found += _judge_way(trial)
+    if trial.observed.tells_secret:
+        found.append(trial.find(Code.SECRET_PRINTED, trial.experiment.place))
+    return found
+
+
+def _is_said(finding: Finding, liars: set[Operation | None]) -> bool:
+    """Tell whether a probe's lie explains it; that the pivot was passed meanwhile is said all the same."""
+    return finding.place in liars and finding.code is not Code.PIVOT_BEFORE_DOUBT
+
+
+def _say_close(observed: Observed) -> str:
+    match observed.close:
+        case Close.TIMEOUT:
+            return "it was ended after its time"
+        case Close.CRASHED:
+            return f"its process died {observed.lives} times ({observed.detail})"
+        case _:
+            return observed.detail or "it waits"
+
+
+def _judge_probes(trial: Trial) -> Iterator[Finding]:
+    """Compare each answer of a probe with what the trail says of the call before it."""
+    digests: dict[Operation, str] = {}
+    begun: set[Operation] = set()
+    happened: set[Operation] = set()
+    for seen in trial.observed.trail:
+        if seen.operation is None:
+            continue
+        if seen.sight is Sight.CALL:
+            begun.add(seen.operation)
+        elif seen.sight is Sight.RETURN and seen.word == "succeeded":
+            happened.add(seen.operation)
+            digests.setdefault(seen.operation, seen.digest)
+        elif seen.sight is Sight.PROBE:
+            more = _find_lie(seen, begun, happened, digests)
+            if more:
+                yield trial.find(Code.PROBE_LIES, seen.operation, more)
+                return
+
+
+def _find_lie(
+    seen: Seen, begun: set[Operation], happened: set[Operation], digests: Mapping[Operation, str]
+) -> str | None:
+    assert seen.operation is not None, "a probe is asked about an operation"
+    operation = seen.operation
+    if lied(seen, happened=operation in happened, could_have_begun=operation in begun):
+        return "not done, after it was" if seen.word == ProbeAnswer.NOT_DONE else "done, and it never began"
+    is_other = seen.word == ProbeAnswer.DONE and operation in digests and digests[operation] != seen.digest
+    return "done, with another output than the action gave" if is_other else None
+
+
+def _judge_stuck(trial: Trial) -> Iterator[Finding]:
+    """Say why a run is stuck, unless a fault that doesn't pass has made it so."""
+    observed = trial.observed
+    if observed.status is not RunStatus.STUCK:
+        return
+    for operation, end in observed.operations.items():
+        if end.phase not in STUCK_PHASES or trial.experiment.fails_for_ever(operation):
+            continue
+        if operation.direction is Direction.COMPENSATION:
+            yield _judge_undo(trial, operation, end)
+        elif end.cause is Cause.FORWARD_STUCK and end.attempts > 1 and trial.experiment.is_transient:
+            yield trial.find(Code.STUCK_ON_RETRY, operation, end.failure)
+        elif end.cause is Cause.IN_DOUBT or end.doubt:
+            where = "at the pivot: neither back nor forward" if _is_pivot(trial, operation) else ""
+            yield trial.find(Code.ASKS_A_PERSON, operation, where)
+        else:
+            yield trial.find(Code.STUCK_ON_RETRY, operation, end.failure)
+
+
+def _is_pivot(trial: Trial, operation: Operation) -> bool:
+    return trial.saga.by_id[operation.step].klass is StepClass.PIVOT
+
+
+def _judge_undo(trial: Trial, undo: Operation, end: OperationEnd) -> Finding:
+    """Say why a compensation is given up that had its chance."""
+    observed, action = trial.observed, undo.other
+    if end.attempts == 0:
+        is_blind = any(fault.kind is FaultKind.PROBE_BLIND for fault in trial.experiment.faults)
+        severity = Severity.NOTE if is_blind else None
+        return trial.find(Code.UNDO_NEEDS_OUTPUT, action, end.failure, severity=severity)
+    is_again = observed.count(Sight.CALL, undo) > 1
+    acted = observed.operations.get(action)
+    if acted is not None and acted.phase is Phase.SUCCEEDED:
+        code = Code.COMPENSATION_NOT_IDEMPOTENT if is_again and _has_begun(trial, undo) else Code.COMPENSATION_FAILS
+        return trial.find(code, action, end.failure)
+    if observed.has_happened(action):
+        return trial.find(Code.UNDO_NEEDS_OUTPUT, action, end.failure)
+    return trial.find(Code.COMPENSATION_NOT_NULL_SAFE, action, end.failure)
+
+
+def _has_begun(trial: Trial, undo: Operation) -> bool:
+    """Tell whether a call of the compensation before the last one had its effect, or may have had it."""
+    observed = trial.observed
+    died = observed.count(Sight.CALL, undo) > observed.count(Sight.RETURN, undo)
+    return died or observed.count(Sight.RETURN, undo, "succeeded") > 0
+
+
+def _judge_world(trial: Trial) -> Iterator[Finding]:
+    """Compare what is there with what should be."""
+    observed = trial.observed
+    least, most = _expect(trial)
+    for trait in sorted(observed.growth.keys() | least.keys() | most.keys()):
+        much = observed.growth.get(trait, 0)
+        if much > most.get(trait, 0):
+            yield from _explain_surplus(trial, _place_of(trial, trait), trait)
+        elif much < least.get(trait, 0):
+            yield from _explain_deficit(trial, _place_of(trial, trait), trait)
+    if not least and not most and not observed.growth and not observed.is_restored:
+        yield from _explain_surplus(trial, _action_of(trial.experiment.place), "it isn't what it was")
+
+
+def _expect(trial: Trial) -> tuple[dict[str, Number], dict[str, Number]]:
+    """Return the least and the most that may be there of each trait."""
+    certain: list[Growth] = []
+    possible: list[Growth] = []
+    for operation, end in trial.observed.operations.items():
+        growth = trial.reference.growth.get(operation)
+        if operation.direction is Direction.COMPENSATION or not growth:
+            continue
+        fate = _fate(trial.observed, operation, end)
+        certain += [growth] if fate is True else []
+        possible += [growth] if fate is None else []
+    low = [{trait: much for trait, much in growth.items() if much < 0} for growth in possible]
+    high = [{trait: much for trait, much in growth.items() if much > 0} for growth in possible]
+    return add_up([*certain, *low]), add_up([*certain, *high])
+
+
+def _fate(observed: Observed, action: Operation, end: OperationEnd) -> bool | None:
+    """Say whether an action's effect should be there; None where nobody claims to know."""
+    undo = observed.operations.get(action.other)
+    if undo is not None:
+        return False if undo.phase in UNDONE_PHASES else None
+    if end.phase is Phase.SUCCEEDED:
+        is_claimed_undone = observed.status is RunStatus.ROLLED_BACK and (action.step, action.item) not in observed.left
+        return not is_claimed_undone
+    return None if end.doubt else False
+
+
+def _place_of(trial: Trial, trait: str) -> Operation | None:
+    """Return the action that a trait of the world belongs to."""
+    if trait.startswith(f"{LEDGER}."):
+        name = trait.removeprefix(f"{LEDGER}.")
+        step, _, item = name.partition("[")
+        return Operation(step, int(item[:-1]) if item else None, Direction.ACTION)
+    place = _action_of(trial.experiment.place)
+    makers = [operation for operation, growth in trial.reference.growth.items() if trait in growth]
+    return place if place in makers or not makers else makers[0]
+
+
+def _action_of(place: Operation | None) -> Operation | None:
+    return place.other if place is not None and place.direction is Direction.COMPENSATION else place
+
+
+def _explain_surplus(trial: Trial, place: Operation | None, trait: str) -> Iterator[Finding]:
+    observed = trial.observed
+    if place is None or place not in observed.operations:
+        yield trial.find(Code.LEFT_BEHIND, place, _name_trait(trait))
+        return
+    end, undo = observed.operations[place], observed.operations.get(place.other)
+    returned = observed.count(Sight.RETURN, place, "succeeded")
+    if observed.count(Sight.LATE, place) > 0:
+        yield trial.find(Code.LATE_EFFECT_AFTER_UNDO, place)
+    elif undo is None and end.phase is Phase.SUCCEEDED and observed.status is not RunStatus.ROLLED_BACK:
+        yield trial.find(Code.DOUBLE_EFFECT, place)
+        yield from _judge_pivot(trial, place)
+    elif undo is None:
+        yield trial.find(Code.NOT_UNDONE_WITHOUT_WORD, place, _name_trait(trait))
+    else:
+        yield trial.find(Code.DOUBLE_EFFECT if returned > 1 else Code.LEFT_BEHIND, place, _name_trait(trait))
+
+
+def _explain_deficit(trial: Trial, place: Operation | None, trait: str) -> Iterator[Finding]:
+    observed = trial.observed
+    undo = None if place is None else observed.operations.get(place.other)
+    if place is None or undo is None:
+        yield trial.find(Code.LOST_EFFECT, place)
+        yield from _judge_pivot(trial, place)
+    elif observed.count(Sight.CALL, place.other) > 1:
+        yield trial.find(Code.COMPENSATION_NOT_IDEMPOTENT, place, _name_trait(trait))
+    elif observed.has_happened(place):
+        yield trial.find(Code.COMPENSATION_DOES_HARM, place, _name_trait(trait))
+    else:
+        yield trial.find(Code.COMPENSATION_NOT_NULL_SAFE, place, _name_trait(trait))
+
+
+def _name_trait(trait: str) -> str:
+    return "" if trait.startswith(f"{LEDGER}.") else trait
+
+
+def _judge_pivot(trial: Trial, place: Operation | None) -> Iterator[Finding]:
+    """Say where a step that isn't as the log says can't be put right any more."""
+    is_known = place is not None and place.step in trial.saga.by_id
+    klass = trial.saga.by_id[place.step].klass if place is not None and is_known else None
+    if trial.observed.pivot_passed and klass not in {None, StepClass.PIVOT, StepClass.RETRIABLE}:
+        yield trial.find(Code.PIVOT_BEFORE_DOUBT, place)
+
+
+def _judge_way(trial: Trial) -> Iterator[Finding]:
+    """Say where a run turned around for a fault that had passed."""
+    observed, place = trial.observed, trial.experiment.place
+    is_plain = trial.experiment.is_transient and trial.experiment.asked is Asked.NEVER
+    if not is_plain or observed.status is not RunStatus.ROLLED_BACK or place is None:
+        return
+    if trial.saga.by_id[place.step].action.on_unknown is OnUnknown.COMPENSATE:
+        return
+    end = observed.operations.get(place)
+    if end is not None and end.phase is Phase.FAILED and end.attempts > 1:
+        yield trial.find(Code.KEY_REFUSED, place, end.failure)
+
+
+def judge_reference(trial: Trial) -> list[Finding]:
+    """Return what the run that succeeds without a fault tells: effects that can't be seen."""
+    found = []
+    for operation in trial.reference.actions:
+        is_harmless = trial.saga.by_id[operation.step].klass is StepClass.READ_ONLY
+        if not is_harmless and not trial.reference.growth.get(operation):
+            found.append(trial.find(Code.EFFECT_NOT_SEEN, operation))
+    return found

@@ -1,0 +1,342 @@
+"""Where experiments are made: a folder of their own with logs, worlds and trails, gone when they are over.
+
+Everything is loaded once, in this process, which calls no tool. What calls tools is forked from it, a process for each
+life of a run. The project's log, its sandbox and what it keeps beside them are never opened.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import field, replace
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from sagactl.chaos.enumerating import Reference, turn_around
+from sagactl.chaos.experiment import Experiment
+from sagactl.chaos.findings import Finding
+from sagactl.chaos.forks import Finished, How, Work, carry_out
+from sagactl.chaos.judge import Trial, judge, judge_reference
+from sagactl.chaos.life import TRAIL, Setting, live
+from sagactl.chaos.observed import Close, Observed, OperationEnd, Seen, Sight
+from sagactl.chaos.recorded import RecordedTools, Target
+from sagactl.chaos.settings import ChaosSettings
+from sagactl.chaos.trail import Trail
+from sagactl.chaos.world import World
+from sagactl.core.canonical import Json
+from sagactl.core.keys import RUN_ALPHABET
+from sagactl.core.records import Cause, Direction, Operation, RunStatus
+from sagactl.core.saga import Saga
+from sagactl.core.transitions import Phase
+from sagactl.dataclass import dataclass
+from sagactl.errors import RefusedError
+
+if TYPE_CHECKING:
+    from sagactl.app import Project
+    from sagactl.tools.base import Toolbox
+
+LIVES_MAX: Final = 8
+"""How often the process of one experiment may die before it counts as never ending."""
+
+TIMEOUT_SECONDS: Final = 20.0
+"""How long one life may take."""
+
+WORLD_BYTES_MAX: Final = 256 * 1024 * 1024
+"""What the folder of `[chaos] world` may hold: it is copied for each experiment."""
+
+SUCCESS: Final = Experiment("reference/succeeds", None, ())
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one experiment."""
+
+    experiment: Experiment
+    observed: Observed
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(slots=True)
+class Laboratory:
+    """Makes experiments on one saga with one input; `open_laboratory` gives one."""
+
+    project: Project
+    saga: Saga
+    input: Json
+    folder: Path
+    settings: ChaosSettings
+    outputs: Mapping[Operation, Json] | None = None
+    """What each operation has returned in a former run; with it no tool is called."""
+    jobs: int = 1
+    timeout_seconds: float = TIMEOUT_SECONDS
+    _number: int = field(default=0, init=False)
+
+    @property
+    def world_name(self) -> str:
+        """Return in words where the experiments take place."""
+        if self.outputs is not None:
+            return "recorded outputs, no tool is called"
+        names = ["the sandbox", "a folder of its own", *self.settings.check]
+        return ", ".join(names)
+
+    def refer(self) -> tuple[Reference, list[Outcome]]:
+        """Make the two runs without a fault; raises RefusedError where the saga doesn't succeed."""
+        done = self._make_one(SUCCESS, is_reference=True)
+        if done.close is not Close.REST or done.status is not RunStatus.SUCCEEDED:
+            reason = done.failure or done.detail or str(done.status or done.close)
+            message = f"without any fault {self.saga.name} doesn't succeed: {reason}"
+            raise RefusedError(message, code="no-reference", hint="give inputs with which the saga succeeds")
+        faults, asked = turn_around(self.saga)
+        undoing = Experiment("reference/is-undone", None, faults, asked)
+        undone = self._make_one(undoing, is_reference=True)
+        actions = _list_operations(done, Direction.ACTION)
+        reference = Reference(
+            actions=actions,
+            compensations=_list_operations(undone, Direction.COMPENSATION),
+            lines={**_gather_lines(undone), **_gather_lines(done)},
+            growth={
+                seen.operation: seen.growth for seen in done.trail if seen.operation and seen.sight is Sight.GROWTH
+            },
+        )
+        trial = Trial(self.saga, reference, SUCCESS, done)
+        first = Outcome(SUCCESS, done, (*judge(trial), *(judge_reference(trial) if self.outputs is None else ())))
+        return reference, [first, self._judge(reference, undoing, undone)]
+
+    def make(self, reference: Reference, experiments: Sequence[Experiment]) -> Iterator[Outcome]:
+        """Make the experiments and yield what came of each, as it comes."""
+        known: dict[int, tuple[Experiment, Setting]] = {}
+        lives: dict[int, int] = {}
+
+        def prepare() -> Iterator[Work]:
+            for experiment in experiments:
+                setting = self._set_up(is_reference=False)
+                known[self._number], lives[self._number] = (experiment, setting), 1
+                yield Work(self._number, setting.folder, partial(live, setting, experiment))
+
+        def again(work: Work, finished: Finished) -> Work | None:
+            if finished.how is not How.DIED or lives[work.number] >= LIVES_MAX:
+                return None
+            lives[work.number] += 1
+            return work
+
+        for work, finished in carry_out(prepare(), jobs=self.jobs, timeout_seconds=self.timeout_seconds, again=again):
+            experiment, setting = known.pop(work.number)
+            observed = _observe(setting, experiment, finished, lives.pop(work.number))
+            shutil.rmtree(setting.folder, ignore_errors=True)
+            yield self._judge(reference, experiment, observed)
+
+    def _make_one(self, experiment: Experiment, *, is_reference: bool) -> Observed:
+        setting = self._set_up(is_reference=is_reference)
+        work = Work(self._number, setting.folder, partial(live, setting, experiment))
+        ((_, finished),) = carry_out([work], jobs=1, timeout_seconds=3 * self.timeout_seconds, again=lambda *_: None)
+        if finished.how is How.FAILED:
+            raise RefusedError(f"the experiments can't be made: {finished.detail}", code="no-reference")
+        _warm_up(finished.result)
+        return _observe(setting, experiment, finished, 1)
+
+    def _judge(self, reference: Reference, experiment: Experiment, observed: Observed) -> Outcome:
+        trial = Trial(self.saga, reference, experiment, observed)
+        return Outcome(experiment, observed, tuple(judge(trial)))
+
+    def _set_up(self, *, is_reference: bool) -> Setting:
+        self._number += 1
+        folder = self.folder / str(self._number)
+        folder.mkdir(mode=0o700)
+        if self.settings.world is None:
+            (folder / "world").mkdir(mode=0o700)
+        else:
+            shutil.copytree(self.settings.world, folder / "world", symlinks=True)
+        return Setting(
+            project=self.project,
+            saga=self.saga,
+            input=self.input,
+            folder=folder,
+            run_id=_name_run(self._number),
+            make_tools=self._make_tools,
+            make_world=self._make_world,
+            file_of=self._file_of,
+            is_reference=is_reference,
+        )
+
+    def _make_tools(self, folder: Path) -> Toolbox:
+        if self.outputs is None:
+            return self.project.toolbox
+        return RecordedTools(self.project.toolbox, Target(folder / "target.jsonl"), self.outputs)
+
+    def _make_world(self, folder: Path, run_id: str, tools: Toolbox) -> World:
+        if self.outputs is not None:
+            return World(folder, run_id, ledger=Target(folder.parent / "target.jsonl").list_effects)
+        checks = {name: partial(self._check, name, folder, run_id, tools) for name in self.settings.check}
+        return World(folder, run_id, dict(checks))
+
+    def _check(self, name: str, folder: Path, run_id: str, tools: Toolbox) -> Json:
+        """Ask a tool what there is; raises RefusedError where it doesn't say."""
+        from sagactl.chaos.checking import ask_tool
+
+        return ask_tool(tools, name, folder, run_id)
+
+    def _file_of(self, tool: str) -> str | None:
+        if self.outputs is not None or tool.startswith(("shell.", "time.")):
+            return None
+        return self.project.registry.tool(tool).place.file
+
+
+@contextmanager
+def open_laboratory(
+    project: Project,
+    saga: Saga,
+    value: Json,
+    settings: ChaosSettings,
+    *,
+    outputs: Mapping[Operation, Json] | None = None,
+    jobs: int = 1,
+    timeout_seconds: float = TIMEOUT_SECONDS,
+) -> Iterator[Laboratory]:
+    """Give a laboratory whose folder goes when the block ends; *project* is one that `isolate` gave."""
+    _check_world(settings.world)
+    folder = Path(project.config.log).parent
+    is_shared = bool(settings.check)  # what a check shows, other experiments may change at the same time
+    yield Laboratory(
+        project,
+        saga,
+        value,
+        folder,
+        settings,
+        outputs,
+        jobs=1 if is_shared else jobs,
+        timeout_seconds=timeout_seconds,
+    )
+
+
+@contextmanager
+def isolate(project: Project) -> Iterator[Project]:
+    """Give the same project with a log in a folder of its own, and nobody who is told of anything."""
+    from sagactl.app import Project as AppProject
+
+    folder = Path(tempfile.mkdtemp(prefix="sagactl-chaos-", dir=_find_place()))
+    try:
+        config = replace(
+            project.config, log=str(folder / "log.db"), alerts=None, events=None, telemetry=None, has_project=False
+        )
+        with AppProject(config, project.tools) as isolated:
+            yield isolated
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _find_place() -> str | None:
+    """Return where files cost no disk, unless somebody has said where temporary files go."""
+    memory = "/dev/shm"  # noqa: S108 - the folder in it is made safely, and is our own
+    if os.environ.get("TMPDIR") or not os.access(memory, os.W_OK | os.X_OK):
+        return None
+    return memory
+
+
+def _warm_up(result: Json) -> None:
+    """Import here what a life has imported: from now on every process begins with it."""
+    names = result.get("imported") if isinstance(result, dict) else None
+    for name in names if isinstance(names, list) else ():
+        with suppress(Exception):  # whatever it is, a life can import it by itself
+            import_module(str(name))
+
+
+def _check_world(world: Path | None) -> None:
+    if world is None:
+        return
+    if not world.is_dir():
+        raise RefusedError(f"the folder {world} of [chaos] isn't there", code="no-world", hint="sagactl help chaos")
+    size = sum(path.stat().st_size for path in world.rglob("*") if path.is_file() and not path.is_symlink())
+    if size > WORLD_BYTES_MAX:
+        message = f"the folder {world} has more than {WORLD_BYTES_MAX:,} bytes"
+        raise RefusedError(message, code="world-too-large", hint="sagactl help chaos")
+
+
+def _name_run(number: int) -> str:
+    """Return the id of the run of an experiment: another one for each, the same each time."""
+    digits = ""
+    for _ in range(8):
+        number, digit = divmod(number, len(RUN_ALPHABET))
+        digits = RUN_ALPHABET[digit] + digits
+    return f"chaos{digits}"
+
+
+def _list_operations(observed: Observed, direction: Direction) -> tuple[Operation, ...]:
+    found = [seen.operation for seen in observed.trail if seen.sight is Sight.CALL and seen.operation is not None]
+    return tuple(dict.fromkeys(operation for operation in found if operation.direction is direction))
+
+
+def _gather_lines(observed: Observed) -> dict[Operation, tuple[str, ...]]:
+    lines: dict[Operation, list[str]] = {}
+    for seen in observed.trail:
+        if seen.sight is Sight.LINE and seen.operation is not None:
+            lines.setdefault(seen.operation, []).append(seen.word)
+    return {operation: tuple(dict.fromkeys(found)) for operation, found in lines.items()}
+
+
+def _observe(setting: Setting, experiment: Experiment, finished: Finished, lives: int) -> Observed:
+    trail = tuple(Trail(setting.folder / TRAIL).read())
+    fired = frozenset(int(seen.word) for seen in trail if seen.sight is Sight.FIRED)
+    match finished.how:
+        case How.TIMED_OUT:
+            return Observed(Close.TIMEOUT, trail=trail, fired=fired, lives=lives)
+        case How.DIED | How.FAILED:
+            return Observed(Close.CRASHED, finished.detail, trail=trail, fired=fired, lives=lives)
+        case _:
+            observed = _read_result(finished.result, trail, fired, lives)
+    is_reached = fired == frozenset(range(len(experiment.faults))) or _is_moot(experiment, fired)
+    return observed if is_reached else replace(observed, close=Close.NOT_REACHED)
+
+
+def _is_moot(experiment: Experiment, fired: frozenset[int]) -> bool:
+    """Tell whether the faults that didn't come are mere blindness: a probe that nobody asked."""
+    missing = [fault for number, fault in enumerate(experiment.faults) if number not in fired]
+    return all(fault.kind == "probe-blind" for fault in missing)
+
+
+def _read_result(result: Json, trail: tuple[Seen, ...], fired: frozenset[int], lives: int) -> Observed:
+    assert isinstance(result, dict), "a life ends with a document"
+    found: dict[str, object] = dict(result)
+    operations = found["operations"]
+    assert isinstance(operations, list), "a life ends with a document"
+    cause = found["cause"]
+    left, growth = found["left"], found["growth"]
+    assert isinstance(left, list), "a life ends with a document"
+    assert isinstance(growth, dict), "a life ends with a document"
+    return Observed(
+        close=Close(str(found["close"])),
+        detail=str(found["detail"]),
+        status=RunStatus(str(found["status"])),
+        cause=None if cause is None else Cause(str(cause)),
+        failure=str(found["failure"]),
+        operations=dict(map(_read_operation, operations)),
+        left=frozenset((str(step), item) for step, item in left),
+        pivot_passed=bool(found["pivot_passed"]),
+        growth=growth,
+        is_restored=bool(found["is_restored"]),
+        trail=trail,
+        fired=fired,
+        tells_secret=bool(found["tells_secret"]),
+        lives=lives,
+    )
+
+
+def _read_operation(found: dict[str, Json]) -> tuple[Operation, OperationEnd]:
+    place = found["operation"]
+    assert isinstance(place, list), "a life ends with a document"
+    step, item, direction = place
+    operation = Operation(str(step), item if isinstance(item, int) else None, Direction(str(direction)))
+    cause, attempts = found["cause"], found["attempts"]
+    assert isinstance(attempts, int), "a life ends with a document"
+    return operation, OperationEnd(
+        phase=Phase(str(found["phase"])),
+        doubt=bool(found["doubt"]),
+        attempts=attempts,
+        failure=str(found["failure"]),
+        cause=None if cause is None else Cause(str(cause)),
+        digest=str(found["digest"]),
+    )

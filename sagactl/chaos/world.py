@@ -1,0 +1,103 @@
+"""Looking at the world: the sandbox, the folder that tools are given as their project, and what check tools say.
+
+A look is JSON in which the run's id is replaced by `RUN`, so that looks of different runs can be compared. Of the
+sandbox it holds what each operation has left behind by its ledger: an effect under the key of an action counts up, one
+under another key (that of its compensation) counts down. Files are a list with the digest of what is in each.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from sagactl.config import STATE_FOLDER
+from sagactl.core.canonical import Json, canonical, parse
+from sagactl.errors import RefusedError
+from sagactl.hashing import sha256
+
+FILES_MAX: Final = 2_000
+FILE_BYTES_MAX: Final = 16 * 1024 * 1024
+"""What is looked at of the folder; more is refused, as a change in what isn't looked at would go unseen."""
+
+LEDGER: Final = "effects"
+"""The trait of an operation in ledgers is `effects.` and its name."""
+
+Check = Callable[[], Json]
+
+
+class World:
+    """What the tools of one run act on, as far as it can be seen.
+
+    Args:
+        folder: The folder that the tools are given as their project.
+        run_id: The run, whose id is left out of what is seen.
+        checks: What else is asked, by name.
+        ledger: What a make-believe target has noted, as pairs of a key and its forward key; without one, the sandbox.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        run_id: str,
+        checks: dict[str, Check] | None = None,
+        ledger: Callable[[], Sequence[tuple[str, str]]] | None = None,
+    ) -> None:
+        self._folder = folder
+        self._run_id = run_id
+        self._checks = checks or {}
+        self._ledger = ledger or self._read_sandbox
+
+    def look(self) -> Json:
+        """Return what there is now; raises RefusedError where it can't be seen."""
+        files: list[Json] = [{"path": path, "content": content} for path, content in self._list_files()]
+        seen: dict[str, Json] = {LEDGER: self._weigh(self._ledger()), "files": files}
+        for name, check in self._checks.items():
+            seen[name] = check()
+        return parse(canonical(seen).replace(self._run_id, "RUN"))
+
+    def _read_sandbox(self) -> Sequence[tuple[str, str]]:
+        from sagactl.sandbox.database import sandbox_path
+        from sagactl.sandbox.show import read_sandbox
+
+        return [(entry.key, entry.forward_key) for entry in read_sandbox(sandbox_path(self._folder)).ledger]
+
+    def _weigh(self, ledger: Sequence[tuple[str, str]]) -> Json:
+        found: dict[str, int] = {}
+        for key, forward_key in ledger:
+            name = _name_key(forward_key)
+            found[name] = found.get(name, 0) + (1 if key == forward_key else -1)
+        return {name: count for name, count in sorted(found.items()) if count}
+
+    def _list_files(self) -> Iterator[tuple[str, str]]:
+        for number, path in enumerate(sorted(_walk(self._folder))):
+            if number >= FILES_MAX:
+                message = f"the tools have more than {FILES_MAX:,} files in their folder"
+                raise RefusedError(message, code="world-too-large", hint="sagactl help chaos")
+            yield str(path.relative_to(self._folder)), self._digest(path)
+
+    def _digest(self, path: Path) -> str:
+        if path.is_symlink():
+            return f"-> {path.readlink()}"
+        if path.stat().st_size > FILE_BYTES_MAX:
+            message = f"a file of the tools has more than {FILE_BYTES_MAX:,} bytes"
+            raise RefusedError(message, code="world-too-large", hint="sagactl help chaos")
+        return sha256(path.read_bytes().replace(self._run_id.encode(), b"RUN")).hexdigest()
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    for place, folders, names in os.walk(folder):
+        here = Path(place)
+        if here == folder and STATE_FOLDER in folders:
+            folders.remove(STATE_FOLDER)
+        links = [name for name in folders if (here / name).is_symlink()]
+        yield from (here / name for name in (*names, *links))
+
+
+def _name_key(key: str) -> str:
+    """Return `servers[1]` of `run/servers/1/action`."""
+    parts = key.split("/")
+    if len(parts) == 4:
+        return f"{parts[1]}[{parts[2]}]"
+    return parts[1] if len(parts) == 3 else key
