@@ -50,6 +50,10 @@ class Reference:
     """The lines of its own file that a tool comes to."""
     growth: Mapping[Operation, Growth] = field(default_factory=dict)
     """What an action adds to the world."""
+    failing: frozenset[Operation] = frozenset()
+    """Compensations that fail without any other fault."""
+    rest: Mapping[Operation, Growth] = field(default_factory=dict)
+    """What is left of an action, or missing, after its compensation, or where none was called."""
 
 
 def list_experiments(saga: Saga, reference: Reference) -> list[Experiment]:
@@ -88,6 +92,9 @@ def _on_action(saga: Saga, operation: Operation, lines: Sequence[str]) -> Iterat
         return
     for kind in _ROLLED_BACK_FROM:
         yield Experiment(f"{place}/{kind}/rollback", operation, (Fault(kind, operation),), Asked.AFTER_CRASH)
+    for line in lines:
+        name = f"{place}/{FaultKind.KILLED_IN_EFFECT}@{line}/rollback"
+        yield Experiment(name, operation, (Fault(FaultKind.KILLED_IN_EFFECT, operation, line=line),), Asked.AFTER_CRASH)
     yield from _blind(saga, step, operation)
     yield from _late(saga, step, operation)
 

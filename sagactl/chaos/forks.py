@@ -20,7 +20,7 @@ from typing import Final
 
 from sagactl.core.canonical import Json, canonical, parse
 from sagactl.dataclass import dataclass
-from sagactl.errors import SagactlError
+from sagactl.errors import BusyError, SagactlError
 
 POLL_SECONDS: Final = 0.002
 RESULT: Final = "result.json"
@@ -32,6 +32,7 @@ class How(StrEnum):
 
     RETURNED = "returned"
     FAILED = "failed"
+    BUSY = "busy"
     DIED = "died"
     TIMED_OUT = "timed_out"
 
@@ -122,6 +123,8 @@ def _be_child(work: Work, timeout_seconds: float) -> None:
         try:
             _leave(work.folder, canonical({"result": work.do()}))
             code = 0
+        except BusyError as error:  # a call of the life before can't be ended
+            _leave(work.folder, canonical({"busy": error.message}))
         except SagactlError as error:
             _leave(work.folder, canonical({"failed": error.message}))
         except Exception:
@@ -161,7 +164,8 @@ def _finish(process: _Process, status: int) -> Finished:
     if isinstance(found, dict) and "result" in found:
         return Finished(How.RETURNED, found["result"])
     if isinstance(found, dict):
-        return Finished(How.FAILED, detail=str(found["failed"]))
+        how = How.BUSY if "busy" in found else How.FAILED
+        return Finished(how, detail=str(found[how.value]))
     if process.is_late:
         return Finished(How.TIMED_OUT)
     code = os.waitstatus_to_exitcode(status)

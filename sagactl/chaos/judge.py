@@ -59,9 +59,7 @@ def judge(trial: Trial) -> list[Finding]:
     found += _judge_stuck(trial)
     found += [finding for finding in _judge_world(trial) if not _is_said(finding, liars)]
     found += _judge_way(trial)
-    if trial.observed.tells_secret:
-        found.append(trial.find(Code.SECRET_PRINTED, trial.experiment.place))
-    return found
+    return found + [trial.find(Code.SECRET_PRINTED, _action_of(place)) for place in trial.observed.telling]
 
 
 def _is_said(finding: Finding, liars: set[Operation | None]) -> bool:
@@ -140,6 +138,8 @@ def _judge_undo(trial: Trial, undo: Operation, end: OperationEnd) -> Finding:
         is_blind = any(fault.kind is FaultKind.PROBE_BLIND for fault in trial.experiment.faults)
         severity = Severity.NOTE if is_blind else None
         return trial.find(Code.UNDO_NEEDS_OUTPUT, action, end.failure, severity=severity)
+    if undo in trial.reference.failing:
+        return trial.find(Code.COMPENSATION_FAILS, action, end.failure)
     is_again = observed.count(Sight.CALL, undo) > 1
     acted = observed.operations.get(action)
     if acted is not None and acted.phase is Phase.SUCCEEDED:
@@ -204,6 +204,10 @@ def _place_of(trial: Trial, trait: str) -> Operation | None:
         name = trait.removeprefix(f"{LEDGER}.")
         step, _, item = name.partition("[")
         return Operation(step, int(item[:-1]) if item else None, Direction.ACTION)
+    if trial.observed.status is RunStatus.ROLLED_BACK:
+        for operation, rest in trial.reference.rest.items():
+            if trait in rest:  # it is so without any other fault, so the experiment has nothing to do with it
+                return operation
     place = _action_of(trial.experiment.place)
     makers = [operation for operation, growth in trial.reference.growth.items() if trait in growth]
     return place if place in makers or not makers else makers[0]
@@ -224,7 +228,8 @@ def _explain_surplus(trial: Trial, place: Operation | None, trait: str) -> Itera
         yield trial.find(Code.LATE_EFFECT_AFTER_UNDO, place)
     elif undo is None and end.phase is Phase.SUCCEEDED and observed.status is not RunStatus.ROLLED_BACK:
         yield trial.find(Code.DOUBLE_EFFECT, place)
-        yield from _judge_pivot(trial, place)
+    elif undo is None and observed.count(Sight.PROBE, place, ProbeAnswer.NOT_DONE) > 0:
+        yield trial.find(Code.PROBE_LIES, place, "not done, and something of it is there")
     elif undo is None:
         yield trial.find(Code.NOT_UNDONE_WITHOUT_WORD, place, _name_trait(trait))
     else:
@@ -234,9 +239,13 @@ def _explain_surplus(trial: Trial, place: Operation | None, trait: str) -> Itera
 def _explain_deficit(trial: Trial, place: Operation | None, trait: str) -> Iterator[Finding]:
     observed = trial.observed
     undo = None if place is None else observed.operations.get(place.other)
-    if place is None or undo is None:
-        yield trial.find(Code.LOST_EFFECT, place)
+    if place is not None and undo is None and observed.count(Sight.PROBE, place, ProbeAnswer.DONE) > 0:
+        yield trial.find(Code.PROBE_LIES, place, "done, and it isn't there")
         yield from _judge_pivot(trial, place)
+    elif place is None or undo is None:
+        yield trial.find(Code.LOST_EFFECT, place)
+    elif trait in trial.reference.rest.get(place, {}):
+        yield trial.find(Code.COMPENSATION_DOES_HARM, place, _name_trait(trait))
     elif observed.count(Sight.CALL, place.other) > 1:
         yield trial.find(Code.COMPENSATION_NOT_IDEMPOTENT, place, _name_trait(trait))
     elif observed.has_happened(place):
@@ -250,7 +259,7 @@ def _name_trait(trait: str) -> str:
 
 
 def _judge_pivot(trial: Trial, place: Operation | None) -> Iterator[Finding]:
-    """Say where a step that isn't as the log says can't be put right any more."""
+    """Say where a doubt was settled wrongly, and then the run went where nothing can be put right any more."""
     is_known = place is not None and place.step in trial.saga.by_id
     klass = trial.saga.by_id[place.step].klass if place is not None and is_known else None
     if trial.observed.pivot_passed and klass not in {None, StepClass.PIVOT, StepClass.RETRIABLE}:

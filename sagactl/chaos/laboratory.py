@@ -22,17 +22,16 @@ from sagactl.chaos.experiment import Experiment
 from sagactl.chaos.findings import Finding
 from sagactl.chaos.forks import Finished, How, Work, carry_out
 from sagactl.chaos.judge import Trial, judge, judge_reference
-from sagactl.chaos.life import TRAIL, Setting, live
-from sagactl.chaos.observed import Close, Observed, OperationEnd, Seen, Sight
+from sagactl.chaos.life import Setting, live
+from sagactl.chaos.observed import STUCK_PHASES, Close, Observed
+from sagactl.chaos.observing import find_rest, gather_growth, gather_lines, list_operations, observe
 from sagactl.chaos.recorded import RecordedTools, Target
 from sagactl.chaos.settings import ChaosSettings
-from sagactl.chaos.trail import Trail
 from sagactl.chaos.world import World
 from sagactl.core.canonical import Json
 from sagactl.core.keys import RUN_ALPHABET
-from sagactl.core.records import Cause, Direction, Operation, RunStatus
+from sagactl.core.records import Direction, Operation, RunStatus
 from sagactl.core.saga import Saga
-from sagactl.core.transitions import Phase
 from sagactl.dataclass import dataclass
 from sagactl.errors import RefusedError
 
@@ -94,14 +93,14 @@ class Laboratory:
         faults, asked = turn_around(self.saga)
         undoing = Experiment("reference/is-undone", None, faults, asked)
         undone = self._make_one(undoing, is_reference=True)
-        actions = _list_operations(done, Direction.ACTION)
+        actions = list_operations(done, Direction.ACTION)
         reference = Reference(
             actions=actions,
-            compensations=_list_operations(undone, Direction.COMPENSATION),
-            lines={**_gather_lines(undone), **_gather_lines(done)},
-            growth={
-                seen.operation: seen.growth for seen in done.trail if seen.operation and seen.sight is Sight.GROWTH
-            },
+            compensations=list_operations(undone, Direction.COMPENSATION),
+            lines={**gather_lines(undone), **gather_lines(done)},
+            growth=gather_growth(done),
+            failing=frozenset(each for each, end in undone.operations.items() if end.phase in STUCK_PHASES),
+            rest=find_rest(undone),
         )
         trial = Trial(self.saga, reference, SUCCESS, done)
         first = Outcome(SUCCESS, done, (*judge(trial), *(judge_reference(trial) if self.outputs is None else ())))
@@ -126,7 +125,8 @@ class Laboratory:
 
         for work, finished in carry_out(prepare(), jobs=self.jobs, timeout_seconds=self.timeout_seconds, again=again):
             experiment, setting = known.pop(work.number)
-            observed = _observe(setting, experiment, finished, lives.pop(work.number))
+            _refuse_failure(experiment, finished)
+            observed = observe(setting, experiment, finished, lives.pop(work.number))
             shutil.rmtree(setting.folder, ignore_errors=True)
             yield self._judge(reference, experiment, observed)
 
@@ -134,10 +134,9 @@ class Laboratory:
         setting = self._set_up(is_reference=is_reference)
         work = Work(self._number, setting.folder, partial(live, setting, experiment))
         ((_, finished),) = carry_out([work], jobs=1, timeout_seconds=3 * self.timeout_seconds, again=lambda *_: None)
-        if finished.how is How.FAILED:
-            raise RefusedError(f"the experiments can't be made: {finished.detail}", code="no-reference")
+        _refuse_failure(experiment, finished)
         _warm_up(finished.result)
-        return _observe(setting, experiment, finished, 1)
+        return observe(setting, experiment, finished, 1)
 
     def _judge(self, reference: Reference, experiment: Experiment, observed: Observed) -> Outcome:
         trial = Trial(self.saga, reference, experiment, observed)
@@ -237,6 +236,13 @@ def _find_place() -> str | None:
     return memory
 
 
+def _refuse_failure(experiment: Experiment, finished: Finished) -> None:
+    """Raise RefusedError where an experiment wasn't made, for a reason that is none of the saga's."""
+    if finished.how is How.FAILED:
+        message = f"experiment {experiment.name} can't be made: {finished.detail}"
+        raise RefusedError(message, code="no-experiment", hint="sagactl help chaos")
+
+
 def _warm_up(result: Json) -> None:
     """Import here what a life has imported: from now on every process begins with it."""
     names = result.get("imported") if isinstance(result, dict) else None
@@ -263,80 +269,3 @@ def _name_run(number: int) -> str:
         number, digit = divmod(number, len(RUN_ALPHABET))
         digits = RUN_ALPHABET[digit] + digits
     return f"chaos{digits}"
-
-
-def _list_operations(observed: Observed, direction: Direction) -> tuple[Operation, ...]:
-    found = [seen.operation for seen in observed.trail if seen.sight is Sight.CALL and seen.operation is not None]
-    return tuple(dict.fromkeys(operation for operation in found if operation.direction is direction))
-
-
-def _gather_lines(observed: Observed) -> dict[Operation, tuple[str, ...]]:
-    lines: dict[Operation, list[str]] = {}
-    for seen in observed.trail:
-        if seen.sight is Sight.LINE and seen.operation is not None:
-            lines.setdefault(seen.operation, []).append(seen.word)
-    return {operation: tuple(dict.fromkeys(found)) for operation, found in lines.items()}
-
-
-def _observe(setting: Setting, experiment: Experiment, finished: Finished, lives: int) -> Observed:
-    trail = tuple(Trail(setting.folder / TRAIL).read())
-    fired = frozenset(int(seen.word) for seen in trail if seen.sight is Sight.FIRED)
-    match finished.how:
-        case How.TIMED_OUT:
-            return Observed(Close.TIMEOUT, trail=trail, fired=fired, lives=lives)
-        case How.DIED | How.FAILED:
-            return Observed(Close.CRASHED, finished.detail, trail=trail, fired=fired, lives=lives)
-        case _:
-            observed = _read_result(finished.result, trail, fired, lives)
-    is_reached = fired == frozenset(range(len(experiment.faults))) or _is_moot(experiment, fired)
-    return observed if is_reached else replace(observed, close=Close.NOT_REACHED)
-
-
-def _is_moot(experiment: Experiment, fired: frozenset[int]) -> bool:
-    """Tell whether the faults that didn't come are mere blindness: a probe that nobody asked."""
-    missing = [fault for number, fault in enumerate(experiment.faults) if number not in fired]
-    return all(fault.kind == "probe-blind" for fault in missing)
-
-
-def _read_result(result: Json, trail: tuple[Seen, ...], fired: frozenset[int], lives: int) -> Observed:
-    assert isinstance(result, dict), "a life ends with a document"
-    found: dict[str, object] = dict(result)
-    operations = found["operations"]
-    assert isinstance(operations, list), "a life ends with a document"
-    cause = found["cause"]
-    left, growth = found["left"], found["growth"]
-    assert isinstance(left, list), "a life ends with a document"
-    assert isinstance(growth, dict), "a life ends with a document"
-    return Observed(
-        close=Close(str(found["close"])),
-        detail=str(found["detail"]),
-        status=RunStatus(str(found["status"])),
-        cause=None if cause is None else Cause(str(cause)),
-        failure=str(found["failure"]),
-        operations=dict(map(_read_operation, operations)),
-        left=frozenset((str(step), item) for step, item in left),
-        pivot_passed=bool(found["pivot_passed"]),
-        growth=growth,
-        is_restored=bool(found["is_restored"]),
-        trail=trail,
-        fired=fired,
-        tells_secret=bool(found["tells_secret"]),
-        lives=lives,
-    )
-
-
-def _read_operation(found: dict[str, Json]) -> tuple[Operation, OperationEnd]:
-    place = found["operation"]
-    assert isinstance(place, list), "a life ends with a document"
-    step, item, direction = place
-    operation = Operation(str(step), item if isinstance(item, int) else None, Direction(str(direction)))
-    cause, attempts = found["cause"], found["attempts"]
-    assert isinstance(attempts, int), "a life ends with a document"
-    return operation, OperationEnd(
-        phase=Phase(str(found["phase"])),
-        doubt=bool(found["doubt"]),
-        attempts=attempts,
-        failure=str(found["failure"]),
-        cause=None if cause is None else Cause(str(cause)),
-        digest=str(found["digest"]),
-    )

@@ -106,7 +106,7 @@ def live(setting: Setting, experiment: Experiment) -> dict[str, Json]:
         with Driver(home, lambda: _make_engine(home, faulty)) as driver:
             ending = _Course(setting, experiment, home, driver, trail).run()
         state = home.read(setting.run_id).state
-        described = _describe(setting, ending, state, before, world.look(), tells_secret=_tells_secret(setting, log))
+        described = _describe(setting, ending, state, before, world.look(), telling=_list_telling(setting, log))
         imported: list[Json] = [*sorted(set(sys.modules) - known)]
         return {**described, "imported": imported if setting.is_reference else []}
     finally:
@@ -198,19 +198,22 @@ class _Course:
         return bool(awaiting)
 
 
-def _tells_secret(setting: Setting, log: Log) -> bool:
-    """Tell whether a tool printed a secret: where it did, the log has the mask in its place."""
-    return bool(setting.saga.secrets) and any(MASK in each.text for each in log.captured(setting.run_id))
+def _list_telling(setting: Setting, log: Log) -> list[Operation]:
+    """Return the operations whose tools have printed a secret: where one did, the log has the mask in its place."""
+    if not setting.saga.secrets:
+        return []
+    found = [each.operation for each in log.captured(setting.run_id) if MASK in each.text]
+    return list(dict.fromkeys(found))
 
 
 def _describe(
-    setting: Setting, ending: Ending, state: RunState, before: Json, after: Json, *, tells_secret: bool
+    setting: Setting, ending: Ending, state: RunState, before: Json, after: Json, *, telling: list[Operation]
 ) -> dict[str, Json]:
     summary = summarize(setting.saga, state)
     growth: Mapping[str, Json] = measure_growth(before, after)
     operations: list[Json] = [
         {
-            "operation": [operation.step, operation.item, operation.direction.value],
+            "operation": _spell(operation),
             "phase": op.phase.value,
             "doubt": op.doubt,
             "attempts": op.attempts,
@@ -231,5 +234,9 @@ def _describe(
         "pivot_passed": state.pivot_passed,
         "growth": dict(growth),
         "is_restored": canonical(before) == canonical(after),
-        "tells_secret": tells_secret,
+        "telling": [_spell(operation) for operation in telling],
     }
+
+
+def _spell(operation: Operation) -> Json:
+    return [operation.step, operation.item, operation.direction.value]

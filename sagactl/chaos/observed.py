@@ -80,7 +80,8 @@ class Observed:
     """The world is as it was before the run, to the letter."""
     trail: tuple[Seen, ...] = ()
     fired: frozenset[int] = frozenset()
-    tells_secret: bool = False
+    telling: tuple[Operation, ...] = ()
+    """Operations whose tools have printed a secret."""
     lives: int = 1
 
     def count(self, sight: Sight, operation: Operation, word: str = "") -> int:

@@ -17,6 +17,13 @@ steps:
   - {{id: wrong, tool: {tool}{more}}}
   - {{id: contract, tool: good.sign, pivot: true}}
 """
+WITHOUT_PIVOT = """
+saga: planted
+steps:
+  - {{id: first, tool: good.put}}
+  - {{id: wrong, tool: {tool}{more}}}
+  - {{id: last, tool: good.put}}
+"""
 BEHIND_PIVOT = """
 saga: planted
 steps:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.chaos.project import BEFORE_PIVOT, BEHIND_PIVOT, codes_of, make_project, run_chaos
+from tests.chaos.project import BEFORE_PIVOT, BEHIND_PIVOT, WITHOUT_PIVOT, codes_of, make_project, run_chaos
 from tests.proof import Prove
 
 
@@ -20,6 +20,8 @@ class Planted(NamedTuple):
     more: str = ""
     severity: str = "unsafe"
     options: tuple[str, ...] = ()
+    also: frozenset[str] = frozenset()
+    """What follows from the mistake."""
 
 
 SECRET_SAGA = BEFORE_PIVOT.replace("steps:", "secrets: [api_key]\nsteps:")
@@ -28,20 +30,21 @@ PLANTED = {
     "no key": Planted("double.put", "double-effect"),
     "key before effect": Planted("forgetful.put", "lost-effect"),
     "half an undo": Planted("half.put", "left-behind"),
-    "half an action": Planted("cut.put", "left-behind"),
+    "half an action": Planted("torn.put", "left-behind"),
+    "half an action probed": Planted("cut.put", "probe-lies"),
     "read_only that isn't": Planted("silent.put", "not-undone-without-word", more=", read_only: true"),
     "null_safe that isn't": Planted("strict.put", "compensation-not-null-safe"),
     "null_safe that harms": Planted("greedy.put", "compensation-not-null-safe"),
-    "undo works once": Planted("once.put", "compensation-not-idempotent"),
+    "undo works once": Planted("once.put", "compensation-not-idempotent", also=frozenset({"undo-needs-output"})),
     "undo never works": Planted("locked.put", "compensation-fails"),
     "undo harms others": Planted("wild.put", "compensation-does-harm"),
     "undo by output": Planted("needy.put", "undo-needs-output"),
     "undo takes no null": Planted("bold.put", "undo-needs-output"),
     "probe finds nothing": Planted("denied.put", "probe-lies"),
-    "probe finds all": Planted("claimed.put", "probe-lies"),
+    "probe finds all": Planted("claimed.put", "probe-lies", WITHOUT_PIVOT),
     "probe finds another": Planted("misread.put", "probe-lies"),
     "no tombstone": Planted("late.put", "late-effect-after-undo"),
-    "wrong before the pivot": Planted("claimed.put", "pivot-before-doubt"),
+    "wrong before the pivot": Planted("claimed.put", "pivot-before-doubt", also=frozenset({"probe-lies"})),
     "refuses behind the pivot": Planted("proud.put", "stuck-on-retry", saga=BEHIND_PIVOT),
     "lock outlives": Planted("hanging.put", "never-ends", options=("--timeout", "1.5")),
     "nobody can tell": Planted("blind.put", "asks-a-person", severity="note"),
@@ -65,7 +68,7 @@ def test_a_planted_mistake_is_called_by_its_name(name: str, tmp_path: Path, prov
     (tmp_path / "sagactl.toml").write_text('[chaos]\nworld = "world"\n')
     result = run_chaos(project, "--only", "wrong", "-o", "json", *planted.options)
     document = result.json
-    assert planted.code in codes_of(document), document["findings"]
+    assert codes_of(document) == {planted.code, *planted.also}, document["findings"]
     severities = {each["code"]: each["severity"] for each in document["findings"]}
     assert severities[planted.code] == planted.severity
     assert {each["step"] for each in document["findings"]} == {"wrong"}, document["findings"]

@@ -31,6 +31,12 @@ def take_well(context: CallContext) -> Mapping[str, int]:
     return {"taken": take(context)}
 
 
+@tool("plain.take", null_safe=True, chaos_safe=True)
+def take_plainly(context: CallContext) -> Mapping[str, int]:
+    """Take it away, found by its key; a call that comes later isn't refused, and nobody says so."""
+    return {"taken": take(context)}
+
+
 @tool("good.sign", chaos_safe=True)
 def sign(context: CallContext) -> Thing:
     """Put a thing there for good: a pivot."""
@@ -89,9 +95,16 @@ def take_one(context: CallContext) -> Mapping[str, int]:
     return {"taken": len(things)}
 
 
-@tool("cut.put", compensation="cut.take", compensation_with=THING, probe="cut.find", chaos_safe=True)
+@tool("torn.put", compensation="cut.take", compensation_with=THING, chaos_safe=True)
 def put_in_two_moves(context: CallContext) -> Thing:
-    """Put two things there; its undo and its probe know of both together only."""
+    """Put two things there; its undo knows of both together only."""
+    put(context, context.idempotency_key, suffix="-left")
+    return answer(put(context, context.idempotency_key, suffix="-right"))
+
+
+@tool("cut.put", compensation="plain.take", probe="cut.find", chaos_safe=True)
+def put_and_be_cut(context: CallContext) -> Thing:
+    """Put two things there; its probe knows of both together only."""
     put(context, context.idempotency_key, suffix="-left")
     return answer(put(context, context.idempotency_key, suffix="-right"))
 
@@ -131,11 +144,10 @@ def put_strictly(context: CallContext) -> Thing:
 @tool("strict.take", null_safe=True, chaos_safe=True)
 def take_strictly(context: CallContext) -> Mapping[str, int]:
     """Say that it copes with nothing, and don't; a second call is fine."""
-    if note(context, "taken"):
-        return {"taken": 0}
-    if not find(context):
-        (books(context) / f"taken-{name_of(context.idempotency_key)}").unlink()
+    if not find(context) and not note(context, "taking"):
+        (books(context) / f"taking-{name_of(context.idempotency_key)}").unlink()
         raise Rejected("nothing there", code="not_found")
+    note(context, "taking")
     return {"taken": take(context)}
 
 
@@ -147,11 +159,10 @@ def put_greedily(context: CallContext) -> Thing:
 
 @tool("greedy.take", null_safe=True, chaos_safe=True)
 def take_greedily(context: CallContext) -> Mapping[str, int]:
-    """Where there is nothing of one's own, take what others have put there."""
-    if note(context, "taken"):
-        return {"taken": 0}
-    if not find(context):
-        next(thing for thing in sorted(shelf(context).iterdir())).unlink()
+    """Where there is nothing of one's own, take what others have put there; a second call is fine."""
+    if not find(context) and not note(context, "taking"):
+        (shelf(context) / "of-somebody-else").unlink(missing_ok=True)
+    note(context, "taking")
     return {"taken": take(context)}
 
 
@@ -247,7 +258,7 @@ def take_boldly(thing: str, context: CallContext) -> Mapping[str, int]:
 # probe-lies
 
 
-@tool("denied.put", compensation="good.take", probe="denied.find", chaos_safe=True)
+@tool("denied.put", compensation="plain.take", probe="denied.find", chaos_safe=True)
 def put_denied(context: CallContext) -> Thing:
     """Put a thing there."""
     return answer(put(context, context.idempotency_key))
@@ -260,7 +271,7 @@ def find_never(context: CallContext) -> Done | NotDone:
     return NotDone()
 
 
-@tool("claimed.put", compensation="good.take", probe="claimed.find", chaos_safe=True)
+@tool("claimed.put", compensation="plain.take", probe="claimed.find", chaos_safe=True)
 def put_claimed(context: CallContext) -> Thing:
     """Put a thing there."""
     return answer(put(context, context.idempotency_key))
@@ -272,7 +283,7 @@ def find_always(context: CallContext) -> Done | NotDone:
     return Done({"thing": name_of(context.forward_key)})
 
 
-@tool("misread.put", compensation="good.take", probe="misread.find", chaos_safe=True)
+@tool("misread.put", compensation="plain.take", probe="misread.find", chaos_safe=True)
 def put_misread(context: CallContext) -> Thing:
     """Put a thing there."""
     return answer(put(context, context.idempotency_key))
@@ -302,7 +313,7 @@ def take_without_a_mark(context: CallContext) -> Mapping[str, int]:
 # stuck-on-retry, key-refused
 
 
-@tool("proud.put", compensation="good.take", chaos_safe=True)
+@tool("proud.put", compensation="plain.take", chaos_safe=True)
 def put_proudly(context: CallContext) -> Thing:
     """Refuse a key that is known."""
     if find(context):
@@ -313,7 +324,7 @@ def put_proudly(context: CallContext) -> Thing:
 # never-ends
 
 
-@tool("hanging.put", compensation="good.take", chaos_safe=True)
+@tool("hanging.put", compensation="plain.take", chaos_safe=True)
 def put_behind_a_lock(context: CallContext) -> Thing:
     """Take a lock that outlives the process."""
     lock = books(context) / f"lock-{name_of(context.idempotency_key)}"
@@ -328,7 +339,7 @@ def put_behind_a_lock(context: CallContext) -> Thing:
 # asks-a-person
 
 
-@tool("blind.put", compensation="good.take", idempotent=False, chaos_safe=True)
+@tool("blind.put", compensation="plain.take", idempotent=False, chaos_safe=True)
 def put_blindly(context: CallContext) -> Thing:
     """Not be idempotent, and have no probe."""
     return answer(put_another(context))
@@ -352,7 +363,7 @@ def take_far_away() -> Mapping[str, int]:
 # secret-printed
 
 
-@tool("loud.put", compensation="good.take", chaos_safe=True)
+@tool("loud.put", compensation="plain.take", chaos_safe=True)
 def put_loudly(key: Secret, context: CallContext) -> Thing:
     """Print what it was trusted with."""
     context.logger.info("using %s", key)
@@ -362,7 +373,7 @@ def put_loudly(key: Secret, context: CallContext) -> Thing:
 # What needs a mark, and what shows what there is
 
 
-@tool("shop.put", compensation="good.take")
+@tool("shop.put", compensation="plain.take")
 def put_unmarked(context: CallContext) -> Thing:
     """Put a thing there; nobody has said that it is safe."""
     return answer(put_another(context))
