@@ -282,7 +282,7 @@ def _tell_decision(record: Decision, news: News) -> Iterator[Line]:
             yield Line("wait", name_again(name_reason(record.failure, "cannot_end")))
             yield Line("wait", f"end {news.track.driver}, then: {type_resume(news.track.short_id)}")
         case DecisionKind.WAITING:
-            yield Line("wait", why or "for a person")
+            yield Line("wait", name_reason(record.failure, str(record.cause)) or "for a person")
         case DecisionKind.ALERT:
             keeps = "keeps failing" if record.cause is not Cause.TIMEOUT else "goes on behind its pivot"
             yield Line("alert", f"{name} {keeps}: {why}")
