@@ -176,7 +176,7 @@ def _render_case(suite: Suite, case: Case) -> list[str]:
         case "skipped":
             inner = f"<skipped message={message}/>"
         case verdict:
-            inner = f"<{verdict} message={message} type={_attribute(case.kind)}>{body}</{verdict}>"
+            inner = f"<{verdict} message={message} type={_attribute(case.kind or verdict)}>{body}</{verdict}>"
     return [f"{head}>", f"      {inner}", "    </testcase>"]
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from xml.etree import ElementTree as ET
-
 import pytest
 
 from sagactl.cli.views.annotations import annotate_run
-from sagactl.cli.views.junit import make_suite, render_junit
+from sagactl.cli.views.junit import Case, Suite, make_suite, render_junit
 from sagactl.cli.views.markdown import CELL_LENGTH_MAX, ROWS_MAX, quote, render_summary
 from sagactl.cli.views.results import list_results
 from sagactl.cli.views.style import Style
 from sagactl.core.records import AT_REST, RunStatus
 from sagactl.workflow import make_command
+from tests.cli.junit_schema import check_junit
 from tests.cli.views.scripted import Stage, rejected
 from tests.cli.views.situations import SITUATIONS, ending_of
 from tests.cli.views.test_golden import GOLDEN, _compare, _stage
@@ -46,13 +45,46 @@ def test_what_ci_is_told_is_as_it_was_reviewed(view: str) -> None:
 
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_the_report_agrees_with_the_run(name: str) -> None:
-    """JUnit has a failure or an error exactly where the run is at rest and didn't succeed."""
+    """JUnit fits its schema, and has a failure or an error exactly where the run is at rest and didn't succeed."""
     stage = _stage(name)
-    root = ET.fromstring(_junit(name, stage))
+    root = check_junit(_junit(name, stage))
     is_bad = root.find(".//failure") is not None or root.find(".//error") is not None
     status = stage.scene(Style()).summary.status
     if status in AT_REST:
         assert is_bad is (status is not RunStatus.SUCCEEDED)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ('time="', 'time="-'),
+        ('time="', 'took="'),
+        ("<skipped message=", "<passed message="),
+        ("testcase name=", "testcase id="),
+        ('type="quota"', ""),
+        ("</testcase>", "<system-out/><system-out/></testcase>"),
+        ("<testsuite ", "<testsuite><properties/></testsuite><testsuite "),
+    ],
+)
+def test_the_schema_of_reports_refuses_what_servers_could_not_read(wrong: tuple[str, str]) -> None:
+    """V0: the schema that reports are held against refuses a wrong time, element, attribute, order."""
+    text = _junit("rolled_back", _stage("rolled_back"))
+    check_junit(text)
+    broken = text.replace(*wrong, 1)
+    assert broken != text
+    with pytest.raises(ValueError, match="Reason:"):
+        check_junit(broken)
+
+
+@pytest.mark.parametrize(
+    "text", ["]]>", "\x00\x1b\ud800\ufffe", "<a b='c'>&amp;\n\t\r\"", "", "\U0001f600" * 5_000, "\x85\u2028"]
+)
+def test_reports_fit_whatever_stands_in_them(text: str) -> None:
+    """Names, types and messages of anybody are text in the report, bounded, and the schema holds."""
+    cases = [Case(text or "a", verdict, text, text, -1) for verdict in ("passed", "failure", "error", "skipped")]
+    suite = Suite(text or "s", cases, "2026-03-04T13:02:11.204Z", 10**12, [("a", text)])
+    assert len(check_junit(render_junit([suite, suite]))) == 2
+    assert len(check_junit(render_junit([]))) == 0
 
 
 def test_a_long_table_keeps_what_failed() -> None:
