@@ -16,6 +16,7 @@ from sagactl.spec.fit import Budget, Hole, Misfit, Open, TooComplexError, find_m
 from sagactl.spec.positions import Entry, ListNode, MapNode, Node, Scalar
 from sagactl.spec.schema_types import NoSuchFieldError, Typed, Types, descend
 from sagactl.spec.source import Span
+from sagactl.spec.suggest import NAMES_SHOWN_MAX
 from sagactl.spec.visible import quote
 
 COMPARISONS_MAX: Final = 1_000_000
@@ -104,7 +105,7 @@ def _report(misfit: Misfit, site: CallSite, findings: Findings) -> None:
     elif misfit.keyword == "additionalProperties":
         span = site.span if entry is None else entry.key_span
         message = f"{tool} has no argument {name}"
-        hint = f"it has {', '.join(misfit.known)}" if misfit.known else "it has none"
+        hint = f"it has {', '.join(misfit.known[:NAMES_SHOWN_MAX])}" if misfit.known else "it has none"
         word = str(misfit.path[-1])
         findings.unknown("unknown-argument", message, span, word=word, known=misfit.known, hint=hint)
     else:

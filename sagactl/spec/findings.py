@@ -9,8 +9,8 @@ from sagactl.spec.problem import PROBLEMS_MAX, Problem, Related
 from sagactl.spec.source import Source, Span
 from sagactl.spec.suggest import suggestion_hint
 
-SUGGESTED_MAX: Final = 50
-"""Problems that get a suggestion: to look for near words costs, and only the first twenty are shown."""
+SUGGESTED_MAX: Final = 20
+"""Problems that get a suggestion: to look for near words costs, and no more are shown."""
 
 
 class Findings:
@@ -18,22 +18,23 @@ class Findings:
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self._problems: list[Problem] = []
+        self._errors: list[Problem] = []
+        self._warnings: list[Problem] = []
 
     @property
     def count(self) -> int:
         """Return how many problems were found so far."""
-        return len(self._problems)
+        return len(self._errors) + len(self._warnings)
 
     @property
     def is_full(self) -> bool:
-        """Tell whether no more problems are kept."""
-        return len(self._problems) >= PROBLEMS_MAX
+        """Tell whether no more errors are kept; warnings have a room of their own and never keep an error out."""
+        return len(self._errors) >= PROBLEMS_MAX
 
     @property
     def has_errors(self) -> bool:
         """Tell whether the file can't be loaded."""
-        return any(problem.severity == "error" for problem in self._problems)
+        return bool(self._errors)
 
     def error(
         self,
@@ -49,18 +50,18 @@ class Findings:
         if self.is_full:
             return
         related: Related | None = None if first is None else (*self.source.place_span(first), "first here")
-        self._problems.append(Problem(code, message, *self._place(span), hint, "error", related, label))
+        self._errors.append(Problem(code, message, *self._place(span), hint, "error", related, label))
 
     def warning(self, code: str, message: str, span: Span, *, hint: str | None = None) -> None:
         """Note something that may be meant."""
-        if not self.is_full:
-            self._problems.append(Problem(code, message, *self._place(span), hint, "warning"))
+        if len(self._warnings) < PROBLEMS_MAX:
+            self._warnings.append(Problem(code, message, *self._place(span), hint, "warning"))
 
     def unknown(
         self, code: str, message: str, span: Span, *, word: str, known: Iterable[str], hint: str | None
     ) -> None:
         """Note an unknown word, with the known ones that are near, or else with *hint*."""
-        near = suggestion_hint(word, known) if len(self._problems) < SUGGESTED_MAX else None
+        near = suggestion_hint(word, known) if len(self._errors) < SUGGESTED_MAX else None
         self.error(code, message, span, hint=near or hint)
 
     def _place(self, span: Span) -> tuple[str, int, int, int]:
@@ -68,5 +69,5 @@ class Findings:
 
     def sorted(self) -> tuple[Problem, ...]:
         """Return all problems in the order of the text, each once."""
-        unique = dict.fromkeys(self._problems)
+        unique = dict.fromkeys([*self._errors, *self._warnings])
         return tuple(sorted(unique, key=lambda each: (each.line, each.column, each.severity, each.code)))

@@ -13,9 +13,11 @@ which count as satisfied in the schema of a tool: tools check their arguments ag
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
+from itertools import islice
 from typing import Final, TypeAlias, cast
 
 from sagactl.core.canonical import Json, canonical
@@ -24,10 +26,14 @@ from sagactl.dataclass import dataclass
 from sagactl.schemas.formats import FORMATS
 from sagactl.schemas.patterns import UnsafePatternError, compile_pattern, matches
 from sagactl.spec.schema_types import Types, follow, overlap, show_types, type_name
+from sagactl.spec.suggest import COMPARED_MAX
 from sagactl.spec.visible import quote
 
 VISITS_MAX: Final = 500_000
 """Pairs of a value and a schema in one check; composed schemas can unfold without end."""
+
+MISFITS_MAX: Final = 1_000
+"""Misfits of one value that are looked for."""
 
 _SHOWN_LENGTH_MAX: Final = 60
 _CHOICES_SHOWN_MAX: Final = 20
@@ -63,9 +69,9 @@ class Budget:
 
     left: int = VISITS_MAX
 
-    def spend(self) -> None:
-        """Take one off; raises TooComplexError."""
-        self.left -= 1
+    def spend(self, amount: int = 1) -> None:
+        """Take some off; raises TooComplexError."""
+        self.left -= amount
         if self.left < 0:
             raise TooComplexError("the schema needs too many comparisons")
 
@@ -77,12 +83,12 @@ def find_misfits(
     root: Mapping[str, Json] | None = None,
     budget: Budget | None = None,
 ) -> list[Misfit]:
-    """Return all that doesn't fit, in the order of the value; raises TooComplexError.
+    """Return all that doesn't fit, up to a limit, in the order of the value; raises TooComplexError.
 
     *root* is what the schema's `$ref`s refer to, if that is not the schema itself.
     """
     walk = _Walk(dict(schema if root is None else root), Budget() if budget is None else budget)
-    return list(dict.fromkeys(walk.visit(value, dict(schema), (), is_secret=False)))
+    return list(dict.fromkeys(islice(walk.visit(value, dict(schema), (), is_secret=False), MISFITS_MAX)))
 
 
 def equal(first: Open, second: Open) -> bool:
@@ -108,19 +114,35 @@ def _say_forms(choices: Sequence[Json]) -> str:
     return f"has none of the {len(choices)} forms that are allowed"
 
 
-def has_holes(value: Open | Sequence[Open]) -> bool:
-    """Tell whether anything in *value* isn't known."""
-    if isinstance(value, list):
-        return any(map(has_holes, value))
-    return any(map(has_holes, value.values())) if isinstance(value, dict) else isinstance(value, Hole)
-
-
 class _Walk:
     """One check."""
 
     def __init__(self, root: Json, budget: Budget) -> None:
         self._root = root
         self._budget = budget
+        self._holes: dict[int, bool] = {}
+        self._choices: dict[int, frozenset[Hashable]] = {}
+        self._patterns: dict[int, list[tuple[re.Pattern[str] | None, Json]]] = {}
+
+    def _has_holes(self, value: object) -> bool:
+        """Tell whether anything in *value* isn't known; each list and map is looked through once."""
+        if not isinstance(value, list | dict):
+            return isinstance(value, Hole)
+        if id(value) not in self._holes:
+            parts = value.values() if isinstance(value, dict) else value
+            self._holes[id(value)] = any(map(self._has_holes, parts))
+        return self._holes[id(value)]
+
+    def _is_chosen(self, value: Open, choices: list[Json]) -> bool:
+        if id(choices) not in self._choices:
+            self._choices[id(choices)] = frozenset(map(_freeze, choices))
+        return _freeze(value) in self._choices[id(choices)]
+
+    def _compile(self, patterns: dict[str, Json]) -> list[tuple[re.Pattern[str] | None, Json]]:
+        """Return the patterns of names, compiled once for each schema."""
+        if id(patterns) not in self._patterns:
+            self._patterns[id(patterns)] = [(_compile_safe(pattern), part) for pattern, part in patterns.items()]
+        return self._patterns[id(patterns)]
 
     def visit(self, value: Open, schema: Json, path: Path, *, is_secret: bool) -> Iterator[Misfit]:
         self._budget.spend()
@@ -139,6 +161,8 @@ class _Walk:
             return
         if isinstance(value, Hole):
             return
+        if not self._has_holes(value):
+            yield from (Misfit(path, *found) for found in self._check_choices(value, schema, is_secret=is_secret))
         yield from (Misfit(path, *found) for found in _check_plain(value, schema, is_secret=is_secret))
         if isinstance(value, list):
             yield from self._check_list(value, schema, path, is_secret=is_secret)
@@ -160,7 +184,7 @@ class _Walk:
         choices = _parts(schema, "anyOf")
         if choices and not any(self._fits(value, part) for part in choices):
             yield from self._explain_choices(value, choices, path, is_secret=is_secret)
-        if has_holes(value) and (schema.keys() & {"oneOf", "not", "if"}):
+        if self._has_holes(value) and (schema.keys() & {"oneOf", "not", "if"}):
             return
         exclusive = _parts(schema, "oneOf")
         fitting = sum(self._fits(value, part) for part in exclusive)
@@ -183,6 +207,17 @@ class _Walk:
         else:
             yield Misfit(path, "anyOf", _say_forms(choices))
 
+    def _check_choices(self, value: Open, schema: dict[str, Json], *, is_secret: bool) -> Iterator[tuple[str, str]]:
+        """Check what takes the whole value; yields keyword and message."""
+        choices = schema.get("enum")
+        if isinstance(choices, list) and not self._is_chosen(value, choices):
+            shown = ", ".join(_spell(each) for each in choices[:_CHOICES_SHOWN_MAX])
+            yield "enum", "is none of the values that are allowed" if is_secret else f"must be one of {shown}"
+        if "const" in schema and not equal(value, schema["const"]):
+            yield "const", "is not the value that is allowed" if is_secret else f"must be {_spell(schema['const'])}"
+        if isinstance(value, list) and schema.get("uniqueItems") is True and _has_twins(value):
+            yield "uniqueItems", "has an item twice"
+
     def _check_list(
         self, value: Sequence[Open], schema: dict[str, Json], path: Path, *, is_secret: bool
     ) -> Iterator[Misfit]:
@@ -190,7 +225,7 @@ class _Walk:
         for index, item in enumerate(value):
             part = first[index] if index < len(first) else schema.get("items", True)
             yield from self.visit(item, part, (*path, index), is_secret=is_secret)
-        if "contains" in schema and not has_holes(value):
+        if "contains" in schema and not self._has_holes(value):
             least, most = schema.get("minContains", 1), schema.get("maxContains", len(value))
             count = sum(self._fits(item, schema["contains"]) for item in value)
             if not cast("int", least) <= count <= cast("int", most):
@@ -199,15 +234,17 @@ class _Walk:
     def _check_map(
         self, value: Mapping[str, Open], schema: dict[str, Json], path: Path, *, is_secret: bool
     ) -> Iterator[Misfit]:
-        properties, patterns = _map(schema, "properties"), _map(schema, "patternProperties")
+        properties, patterns = _map(schema, "properties"), self._compile(_map(schema, "patternProperties"))
         for name in _names(schema, "required"):
             if name not in value:
                 yield Misfit((*path, name), "required", "is missing")
+        self._budget.spend(len(patterns) * len(value))
+        known = tuple(islice(properties, COMPARED_MAX))
         for name, content in value.items():
             parts = [properties[name]] if name in properties else []
-            parts += [part for pattern, part in patterns.items() if _matches(pattern, name)]
+            parts += [part for pattern, part in patterns if pattern is None or matches(pattern, name)]
             if not parts and schema.get("additionalProperties") is False:
-                yield Misfit((*path, name), "additionalProperties", "is not known", tuple(properties))
+                yield Misfit((*path, name), "additionalProperties", "is not known", known)
             for part in parts or [schema.get("additionalProperties", True)]:
                 if part is not False or parts:
                     yield from self.visit(content, part, (*path, name), is_secret=is_secret)
@@ -220,13 +257,12 @@ class _Walk:
             for name in value:
                 if not self._fits(name, schema["propertyNames"]):
                     yield Misfit((*path, name), "propertyNames", "has a name that is not allowed")
-        for name, needed in _map(schema, "dependentRequired").items():
-            for other in needed if name in value and isinstance(needed, list) else ():
+        for name, needed in _choose(_map(schema, "dependentRequired"), value):
+            for other in needed if isinstance(needed, list) else ():
                 if other not in value:
                     yield Misfit((*path, str(other)), "required", f"is missing; {quote(name)} needs it")
-        for name, part in _map(schema, "dependentSchemas").items():
-            if name in value:
-                yield from self.visit(cast("Open", value), part, path, is_secret=is_secret)
+        for _, part in _choose(_map(schema, "dependentSchemas"), value):
+            yield from self.visit(cast("Open", value), part, path, is_secret=is_secret)
 
 
 def _parts(schema: dict[str, Json], keyword: str) -> list[Json]:
@@ -234,9 +270,21 @@ def _parts(schema: dict[str, Json], keyword: str) -> list[Json]:
     return found if isinstance(found, list) else []
 
 
+_NO_MEMBERS: Final[dict[str, Json]] = {}
+
+
 def _map(schema: dict[str, Json], keyword: str) -> dict[str, Json]:
     found = schema.get(keyword)
-    return found if isinstance(found, dict) else {}
+    return found if isinstance(found, dict) else _NO_MEMBERS
+
+
+def _choose(members: dict[str, Json], value: Mapping[str, Open]) -> list[tuple[str, Json]]:
+    """Return those of *members* that *value* has, in their order; only the fewer of the two are looked through."""
+    if len(members) <= len(value):
+        return [(name, part) for name, part in members.items() if name in value]
+    order = {name: place for place, name in enumerate(members)} if len(value) > 1 else {}
+    found = [(name, members[name]) for name in value if name in members]
+    return sorted(found, key=lambda each: order.get(each[0], 0))
 
 
 def _names(schema: dict[str, Json], keyword: str) -> list[str]:
@@ -271,16 +319,7 @@ def _spell(value: Json) -> str:
 
 
 def _check_plain(value: Open, schema: dict[str, Json], *, is_secret: bool) -> Iterator[tuple[str, str]]:
-    """Check what depends on the value alone; yields keyword and message."""
-    whole = not has_holes(value)
-    choices = schema.get("enum")
-    if whole and isinstance(choices, list) and not any(equal(value, each) for each in choices):
-        shown = ", ".join(_spell(each) for each in choices[:_CHOICES_SHOWN_MAX])
-        yield "enum", "is none of the values that are allowed" if is_secret else f"must be one of {shown}"
-    if whole and "const" in schema and not equal(value, schema["const"]):
-        yield "const", "is not the value that is allowed" if is_secret else f"must be {_spell(schema['const'])}"
-    if whole and isinstance(value, list) and schema.get("uniqueItems") is True and _has_twins(value):
-        yield "uniqueItems", "has an item twice"
+    """Check what depends on the value alone, also where parts aren't known; yields keyword and message."""
     if isinstance(value, int | Decimal) and not isinstance(value, bool):
         yield from _check_number(value, schema, is_secret=is_secret)
     if isinstance(value, str):
@@ -330,11 +369,17 @@ def _check_text(value: str, schema: dict[str, Json]) -> Iterator[tuple[str, str]
 
 
 def _matches(pattern: str, text: str) -> bool:
+    compiled = _compile_safe(pattern)
+    return compiled is None or matches(compiled, text)
+
+
+def _compile_safe(pattern: str) -> re.Pattern[str] | None:
+    """Return the pattern compiled; None, which matches anything, where it isn't safe."""
     try:
-        return matches(compile_pattern(pattern), text)
+        return compile_pattern(pattern)
     except UnsafePatternError:
         # The schema of an input has been checked; whoever checks a tool's refuses the tool.
-        return True
+        return None
 
 
 _SIZES: Final = (

@@ -14,7 +14,7 @@ from typing import Final
 from sagactl.dataclass import dataclass
 from sagactl.spec.draft import DraftStep, Placed
 from sagactl.spec.findings import Findings
-from sagactl.spec.visible import quote
+from sagactl.spec.visible import name_odd, quote
 
 _CYCLE_SHOWN_MAX: Final = 6
 
@@ -76,7 +76,7 @@ def _resolve(steps: Sequence[DraftStep], index: dict[str, int], findings: Findin
 
 def _find(name: Placed[str], step: DraftStep, index: dict[str, int], findings: Findings) -> int | None:
     if name.value not in index:
-        message = f"{step.label} needs {quote(name.value)}, but there is no such step"
+        message = f"{step.label} needs {quote(name.value)}, but there is no such step{name_odd(name.value)}"
         hint = "needs names steps of this file by their id"
         findings.unknown("unknown-step", message, name.span, word=name.value, known=index, hint=hint)
     return index.get(name.value)

@@ -14,10 +14,11 @@ from sagactl.core.canonical import Json, NotJsonError, canonical, check_nesting
 from sagactl.core.keys import SECRET_MARK
 from sagactl.core.saga import PAYLOAD_BYTES_MAX
 from sagactl.core.template import Path
+from sagactl.spec.findings import SUGGESTED_MAX
 from sagactl.spec.fit import Misfit, TooComplexError, find_misfits
 from sagactl.spec.problem import Problem
 from sagactl.spec.schema_types import Typed
-from sagactl.spec.suggest import suggestion_hint
+from sagactl.spec.suggest import NAMES_SHOWN_MAX, suggestion_hint
 from sagactl.spec.visible import quote
 
 FILE: Final = "input"
@@ -34,7 +35,7 @@ def check_input(schema: Mapping[str, Json], value: Json) -> tuple[Json, tuple[Pr
         misfits = find_misfits(filled, schema)
     except TooComplexError as error:
         return filled, (_problem(str(error)),)
-    return filled, tuple(_explain(misfit) for misfit in misfits)
+    return filled, tuple(_explain(misfit, suggests=place < SUGGESTED_MAX) for place, misfit in enumerate(misfits))
 
 
 def _check_form(value: Json) -> str | None:
@@ -82,11 +83,11 @@ def _fill(value: Json, typed: Typed) -> Json:
     return value
 
 
-def _explain(misfit: Misfit) -> Problem:
+def _explain(misfit: Misfit, *, suggests: bool) -> Problem:
     name = _spell(misfit.path)
     if misfit.keyword == "additionalProperties":
-        word = str(misfit.path[-1])
-        hint = suggestion_hint(word, misfit.known) or f"it takes {', '.join(misfit.known) or 'nothing'}"
+        near = suggestion_hint(str(misfit.path[-1]), misfit.known) if suggests else None
+        hint = near or f"it takes {', '.join(misfit.known[:NAMES_SHOWN_MAX]) or 'nothing'}"
         return _problem(f"the saga takes no {name}", hint)
     return _problem(f"{name} {misfit.message}")
 

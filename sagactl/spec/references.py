@@ -18,7 +18,7 @@ from sagactl.spec.guards import unguarded
 from sagactl.spec.printed import hint_about
 from sagactl.spec.schema_types import NoSuchFieldError, Typed, array_of, descend
 from sagactl.spec.source import Span
-from sagactl.spec.visible import quote
+from sagactl.spec.visible import name_odd, quote
 
 _RUN: Final[Mapping[str, Json]] = {
     "type": "object",
@@ -177,7 +177,7 @@ def _check_step_path(path: Path, span: Span, view: View) -> None:
         return
     name = path[1]
     if name not in graph.index:
-        message = f"there is no step {quote(name)}"
+        message = f"there is no step {quote(name)}{name_odd(name)}"
         hint = "steps.<id> names a step of this file"
         findings.unknown("unknown-step", message, span, word=name, known=graph.index, hint=hint)
         return

@@ -30,11 +30,19 @@ def render_problems(problems: Sequence[Problem], source_text: str) -> str:
     if not problems:
         return ""
     starts = line_starts(source_text)
-    blocks = [_render(problem, source_text, starts) for problem in problems[:SHOWN_MAX]]
+    blocks = [_render(problem, source_text, starts) for problem in _choose(problems)]
     hidden = len(problems) - SHOWN_MAX
     if hidden > 0:
         blocks.append(f"... and {hidden} more")
     return "\n\n".join([*blocks, _count(problems)]) + "\n"
+
+
+def _choose(problems: Sequence[Problem]) -> Sequence[Problem]:
+    """Return the problems to show, in their order: where not all fit, errors before warnings."""
+    if len(problems) <= SHOWN_MAX:
+        return problems
+    chosen = sorted(range(len(problems)), key=lambda place: problems[place].severity != "error")[:SHOWN_MAX]
+    return [problems[place] for place in sorted(chosen)]
 
 
 def _count(problems: Sequence[Problem]) -> str:

@@ -16,7 +16,7 @@ from sagactl.spec.findings import Findings
 from sagactl.spec.policy import DEFAULTS_KEYS, POLICY_KEYS, TIMEOUT_MS_MAX, read_policy
 from sagactl.spec.positions import Entry, ListNode, MapNode, Node, Scalar
 from sagactl.spec.source import Span
-from sagactl.spec.visible import code_points, quote
+from sagactl.spec.visible import name_odd, quote
 
 CONCURRENCY_MAX: Final = 1_000
 SECRETS_MAX: Final = 100
@@ -82,8 +82,7 @@ def _read_name(fields: Fields, findings: Findings) -> str:
 
 
 def _refuse_name(findings: Findings, code: str, what: str, name: Placed[str], rule: str) -> None:
-    odd = "" if name.value.isascii() and name.value.isprintable() else f": it has {code_points(name.value)}"
-    findings.error(code, f"{quote(name.value)} can't be {what}{odd}", name.span, hint=f"use {rule}")
+    findings.error(code, f"{quote(name.value)} can't be {what}{name_odd(name.value)}", name.span, hint=f"use {rule}")
 
 
 def _read_input(fields: Fields) -> Entry | None:

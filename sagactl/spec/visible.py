@@ -51,6 +51,11 @@ def width(character: str) -> int:
     return 2 if unicodedata.east_asian_width(character) in {"W", "F"} else 1
 
 
+def name_odd(text: str) -> str:
+    """Return `: it has …` for a name that holds what no name of ours does, so that nobody searches a look-alike."""
+    return "" if text.isascii() and text.isprintable() else f": it has {code_points(text)}"
+
+
 def code_points(text: str) -> str:
     """Name each character of *text* beyond ASCII, and each that can't be seen: `U+0430 CYRILLIC SMALL LETTER A`."""
     odd = dict.fromkeys(each for each in text if not " " <= each <= "~")

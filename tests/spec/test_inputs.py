@@ -113,3 +113,29 @@ def test_text_that_looks_like_an_expression_is_just_text() -> None:
     """F3, H13: what comes in is data."""
     value: Json = {"email": "${{ secrets.STRIPE }}@x"}
     assert check_input({"properties": {"email": {"type": "string"}}}, value) == (value, ())
+
+
+_MANY = [f"k{number}" for number in range(20_000)]
+_COSTLY: dict[str, tuple[dict[str, Json], Json]] = {
+    "choices": ({"anyOf": [{"type": "integer"}] * 20_000}, [1] * 3_000),
+    "enum": ({"items": {"enum": list(range(90_000))}}, list(range(90_000, 190_000))),
+    "required": ({"items": {"required": list(_MANY)}}, [{}] * 300_000),
+    "dependent": ({"items": {"dependentRequired": {name: ["x"] for name in _MANY}}}, [{}] * 300_000),
+    "patterns": ({"items": {"patternProperties": {f"^{name}$": {} for name in _MANY[:2_000]}}}, [{"x": 1}] * 100_000),
+    "pattern": ({"items": {"pattern": "^[ab]*a[ab]*c$"}}, ["a" * 4_000] * 260),
+    "unknown": (
+        {"additionalProperties": False, "properties": {"k" * 40 + name: {} for name in _MANY}},
+        {"k" * 40 + name + "x": 1 for name in _MANY[:15_000]},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _COSTLY)
+def test_a_large_schema_over_a_large_input_costs_little(name: str) -> None:
+    """H21: what is large on both sides isn't multiplied: neither in time nor in what is told of it."""
+    schema, value = _COSTLY[name]
+    started = time.process_time()
+    _, problems = check_input({"properties": {"a": schema}}, {"a": value})
+    assert time.process_time() - started < 4
+    assert len(problems) <= 1_000
+    assert sum(len(problem.message) + len(problem.hint or "") for problem in problems) < 2_000_000

@@ -26,11 +26,28 @@ from sagactl.core.template import Expression, Literal, MapOf, Reference, Text
 from sagactl.errors import ExitCode
 from sagactl.spec.load import load_saga
 from sagactl.spec.problem import PROBLEMS_MAX, InvalidSagaError
+from sagactl.spec.report import render_problems
 from tests.spec.conftest import HEAD, Load, LoadSteps, Refuse, load_text
 from tests.spec.toolbox import TOOLS
 
 FOLDER = Path(__file__).parent
 ONBOARDING = (FOLDER / "onboarding.yaml").read_text(encoding="utf-8")
+
+
+def test_no_number_of_warnings_hides_an_error(refuse: Refuse) -> None:
+    """F5: more warnings than are kept keep no error out: neither from the answer nor from what is shown of it."""
+    names = [f"a{number}" for number in range(PROBLEMS_MAX + 1)]
+    values = ", ".join(f'"${{{{ input.{name} }}}}"' for name in names)
+    text = (
+        f"saga: x\nsecrets: [KEY]\ninput: {{properties: {{{', '.join(f'{name}: {{}}' for name in names)}}}}}\nsteps:\n"
+        f"  - {{id: one, tool: any.thing, with: {{value: [{values}]}}}}\n"
+        '  - {id: two, tool: any.thing, with: {value: "${{ secrets.KEY }}"}}\n'
+    )
+    [problem] = refuse(text)
+    assert problem.code == "secret-place"
+    with pytest.raises(InvalidSagaError) as caught:
+        load_text(text)
+    assert "error[secret-place]" in render_problems(caught.value.problems, text)
 
 
 def test_the_example_of_the_format_loads_without_a_warning(load: Load) -> None:
