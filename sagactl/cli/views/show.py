@@ -72,9 +72,7 @@ def render_run(scene: Scene, *, captured: Sequence[Captured] | None = None) -> s
     summary = scene.summary
     left = find_left(scene.saga, scene.state)
     is_undone = summary.status is RunStatus.ROLLED_BACK and not left
-    is_left_hanging = summary.cause is Cause.CANNOT_END and scene.is_left
-    why = "nobody drives it" if is_left_hanging else name_cause(summary.cause, summary.failed_step)
-    status = plain(summary.status) + (f", {why}" if why and why != plain(summary.status) else "")
+    status = _say_status(scene, summary)
     return join_blocks(
         headline(STATUS_MARKS[summary.status], f"{scene.title} {scene.style.show(status)}", scene.style),
         list_facts(list_left(scene, left), scene.style, hue=Hue.BAD) if left else [],
@@ -95,6 +93,16 @@ def render_run(scene: Scene, *, captured: Sequence[Captured] | None = None) -> s
         [] if captured is None else list(_list_captured(scene, captured)),
         list_hints(_hint(scene, summary), scene.style),
     )
+
+
+def _say_status(scene: Scene, summary: Summary) -> str:
+    """Return the status with why, and that nobody drives it where that is why nothing goes on."""
+    status = plain(summary.status)
+    is_hanging = summary.cause is Cause.CANNOT_END
+    why = "" if is_hanging and scene.is_left else name_cause(summary.cause, summary.failed_step)
+    goes_on = is_hanging or summary.status in {RunStatus.RUNNING, RunStatus.ROLLING_BACK}
+    parts = [status, why if why != status else "", "nobody drives it" if goes_on and scene.is_left else ""]
+    return ", ".join(part for part in parts if part)
 
 
 def _list_requests(scene: Scene) -> list[Fact]:
