@@ -12,7 +12,7 @@ from sagactl.cli.views.approvals import list_approval
 from sagactl.cli.views.layout import list_facts
 from sagactl.core.records import Direction, Operation, Verb
 from sagactl.driving import make_request
-from sagactl.errors import NotFoundError, RefusedError
+from sagactl.errors import NotFoundError
 from sagactl.log.base import RunRow
 
 
@@ -23,20 +23,20 @@ def answer_approval(
     row = select_run(session.app.log(), run, changes=True)
     known = session.app.read(row.run_id)
     step_id = _choose(row, list(known.state.awaiting), step, known.saga.by_id)
-    awaited = known.state.awaiting.get(step_id)
-    if awaited is not None:
+    awaited = None if step_id is None else known.state.awaiting.get(step_id)
+    if awaited is not None and step_id is not None:
         for line in list_facts(list_approval(make_scene(session, known.saga, known.state), step_id), session.style):
             session.say(line)
-    operation = Operation(step_id, None, Direction.ACTION)
+    operation = None if step_id is None else Operation(step_id, None, Direction.ACTION)
     digest = None if awaited is None else awaited.digest
     request = make_request(verb, reason=reason, operation=operation, digest=digest)
     return ask(session, row, request, only_record=only_record)
 
 
-def _choose(row: RunRow, awaiting: list[str], step: str | None, known: Mapping[str, object]) -> str:
-    """Return the step that is meant; raises NotFoundError, or RefusedError where none is named and none waits.
+def _choose(row: RunRow, awaiting: list[str], step: str | None, known: Mapping[str, object]) -> str | None:
+    """Return the step that is meant, None where none is named and none waits; raises NotFoundError.
 
-    A step that waits for nothing is asked about all the same: the refusal belongs into the log (E22).
+    Where nothing waits it is asked all the same: the refusal belongs into the log (E22).
     """
     hint = f"sagactl show {row.run_id}"
     if step is not None:
@@ -44,7 +44,7 @@ def _choose(row: RunRow, awaiting: list[str], step: str | None, known: Mapping[s
             raise NotFoundError(f"run {row.run_id} has no step {step}", code="no-such-step", hint=hint)
         return step
     if not awaiting:
-        raise RefusedError(f"no step of run {row.run_id} waits for an approval", hint=hint)
+        return None
     if len(awaiting) > 1:
         listed = ", ".join(awaiting)
         raise NotFoundError(f"several steps wait for an approval: {listed}", code="ambiguous-step", hint="name one")

@@ -105,10 +105,9 @@ def _wait_for_driver(session: Session, row: RunRow, request: Request, busy: Busy
     if answer.disposition is Disposition.REFUSED:
         raise RefusedError(f"run {row.run_id}: {answer.detail}", hint=f"sagactl show {row.run_id}")
     session.say(f"{request.verb} {answer.disposition}" + (f": {answer.detail}" if answer.detail else ""))
-    if answer.disposition is Disposition.DEFERRED:
-        return ExitCode.WAITING
-    if request.verb is Verb.PAUSE:
-        return ExitCode.OK
+    if answer.disposition is Disposition.DEFERRED or request.verb is Verb.PAUSE:
+        write_logged_run(session, log.row(row.run_id))  # it goes on: this is where it stands by now
+        return ExitCode.WAITING if answer.disposition is Disposition.DEFERRED else ExitCode.OK
     return _wait_for_rest(session, row.run_id, request)
 
 

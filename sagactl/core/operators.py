@@ -205,7 +205,7 @@ def _object_to_answer(saga: Saga, state: RunState, request: Request, at_ms: int)
     if state.terminating or state.direction is Direction.COMPENSATION or state.failing is not None:
         return "the run goes back: nothing is approved any more"
     if name is None or name not in state.awaiting:
-        return f"{name} waits for no approval"
+        return "no step waits for an approval" if name is None else f"{name} waits for no approval"
     return _object_to_author(saga, state, request, name, at_ms)
 
 

@@ -27,7 +27,7 @@ SECRET = "s3cr3t-0123456789-abcdef"
 
 
 def check_all(
-    scene: Scene, *, overlaps: bool = False, net: Mapping[str, int] | None = None, looks: bool = True
+    scene: Scene, *, overlaps: bool = False, net: Mapping[str, set[int]] | None = None, looks: bool = True
 ) -> None:
     """Check every run of the scene; *overlaps*: a stopped process may still have been in a call (scenario's own check).
 
@@ -59,7 +59,7 @@ def check_all(
     _check_secrets(scene)
 
 
-def _conserve(run: Committed, shown: Any, lines: list[dict[str, Any]], net: Mapping[str, int]) -> Iterable[str]:
+def _conserve(run: Committed, shown: Any, lines: list[dict[str, Any]], net: Mapping[str, set[int]]) -> Iterable[str]:
     """1: what stands in the world is what the run says that stands."""
     stands: dict[tuple[str, Any], int] = defaultdict(int)
     for line in lines:
@@ -71,7 +71,7 @@ def _conserve(run: Committed, shown: Any, lines: list[dict[str, Any]], net: Mapp
     for place, count in stands.items():
         wanted = _wanted(shown["status"], place, left if shown["status"] == "rolled_back" else left | open_, done)
         if place[0] in net:
-            wanted = {net[place[0]]}
+            wanted = net[place[0]]
         if count not in wanted:
             yield f"1: run {shown['id']} is {shown['status']}, and of {place} {count} stand, not {wanted}"
     if shown["status"] == "succeeded":

@@ -151,7 +151,8 @@ class Scene:
 
     def saga(self, name: str, steps: list[dict[str, Any]], **top: Any) -> str:
         """Write a saga; JSON is YAML too. Returns its name."""
-        (self.path / "sagas" / f"{name}.yaml").write_text(json.dumps({"saga": name, **top, "steps": steps}, indent=1))
+        text = json.dumps({"saga": name, **top, "steps": steps}, indent=1, ensure_ascii=False)
+        (self.path / "sagas" / f"{name}.yaml").write_text(text, encoding="utf-8")
         return name
 
     def plugin(self, name: str, text: str) -> None:
@@ -171,7 +172,7 @@ class Scene:
         self.commands += 1
         if "-o" not in arguments and arguments[:1] != ("validate",):
             arguments = (*arguments, "-o", "json")
-        if arguments[0] in REASONED and "--reason" not in arguments and "list" not in arguments:
+        if arguments[0] in REASONED and not {"--reason", "list", "show"} & set(arguments):
             arguments = (*arguments, "--reason", f"reason {self.commands}")
         files = self.path / f"out{self.commands}", self.path / f"err{self.commands}"
         pid = self.warm.ask(

@@ -262,7 +262,7 @@ def test_b45_what_is_changed_in_place_later_does_not_change_what_was_recorded(sc
     assert scene.do("resume", scene.latest(), extra={"COLOUR": "blue"}).code == 10
     told = (scene.path / "told").read_text().splitlines()
     assert told == ["{'id': 2, 'seen': ['red', 'red']}", "{'id': 1, 'seen': ['red']}"]
-    check_all(scene, net={"c": 0})
+    check_all(scene, net={"c": {0}})
 
 
 def test_b49_an_undo_that_fails_is_told_and_nothing_is_forgotten(scene: Scene) -> None:

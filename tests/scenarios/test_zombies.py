@@ -108,7 +108,7 @@ def check_group(zombies: list[Zombie], verb: str, status: str) -> int:
 
 
 @pytest.mark.parametrize(("verb", "status"), [("resume", "succeeded"), ("rollback", "rolled_back")])
-def test_a_zombie_of_the_way_forward_changes_nothing(
+def test_b59_a_zombie_of_the_way_forward_changes_nothing(
     verb: str, status: str, tmp_path: Path, warm: Warm, prove: Prove
 ) -> None:
     """C1, E9, E15, scenario B59: stopped at each point of a call, beyond its lease; another completes or rolls back."""
@@ -120,7 +120,7 @@ def test_a_zombie_of_the_way_forward_changes_nothing(
     prove("zombies (SIGSTOP beyond the lease)", check_group(zombies, verb, status), goal=ZOMBIES_GOAL)
 
 
-def test_a_zombie_of_the_way_back_changes_nothing(tmp_path: Path, warm: Warm, prove: Prove) -> None:
+def test_b59_a_zombie_of_the_way_back_changes_nothing(tmp_path: Path, warm: Warm, prove: Prove) -> None:
     """C1, E9, E12, E15: the same in a compensation; the one who takes over undoes what is left."""
     zombies = [stop(tmp_path / point, warm, point, "compensation", "probe.do") for point in POINTS]
     prove("zombies (SIGSTOP beyond the lease)", check_group(zombies, "resume", "rolled_back"), goal=ZOMBIES_GOAL)
@@ -149,7 +149,7 @@ def _has_ended(scene: Scene, kind: str) -> bool:
     return kind == "deaf" or bool(scene.ledger("end"))
 
 
-def test_a_driver_that_cannot_renew_has_ended_its_calls_in_time(tmp_path: Path, warm: Warm) -> None:
+def test_b59_a_driver_that_cannot_renew_has_ended_its_calls_in_time(tmp_path: Path, warm: Warm) -> None:
     """C3, E15, E18: the log is locked for longer than the lease: the calls end before it runs out, and exit 1 says why.
 
     Even while heart and loop both wait for the log. A call that hears nothing ends with its process.

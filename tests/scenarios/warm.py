@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import Any
 
 import sagactl
+from sagactl.__main__ import main as run_main
 from sagactl.app import Project
-from sagactl.cli.main import run_command_line
 from sagactl.core.records import Ended, Intent, Outcome
 from sagactl.engine.settings import Settings
 from sagactl.log import leases
@@ -36,6 +36,7 @@ from sagactl.log.sqlite import SqliteLog
 
 OTHERS = ("yaml", "jsonschema", "sqlite_utils", "asyncio", "concurrent.futures", "fcntl", "cel_expr_python")
 HEARTBEATS = 6
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def main() -> None:
@@ -68,8 +69,10 @@ def _warm_up() -> None:
 
 
 def _start(request: dict[str, Any], living: dict[int, None]) -> int:
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # until the child is what it shall be
     pid = os.fork()
     if pid:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         living[pid] = None
         return pid
     living.clear()
@@ -193,9 +196,11 @@ if __name__ == "__main__":
     try:
         main()
     except _IsChildError as child:
-        arguments = child.args[0]
+        sys.argv = ["sagactl", *child.args[0]]
     else:
         sys.exit(0)
-    code = run_command_line(arguments)
-    gc.disable()
-    sys.exit(code)
+    try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+        run_main()
+    except KeyboardInterrupt:
+        sys.exit(130)
