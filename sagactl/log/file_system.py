@@ -22,6 +22,13 @@ NAME_ANOTHER: Final = "name the file of the log with --log or SAGACTL_LOG; the f
 _DATABASE: Final = b"SQLite format 3\0"
 _ID_AT: Final = 68
 _HEAD_BYTES: Final = 72
+_CODES: Final = {
+    errno.ENOSPC: "disk-full",
+    errno.EDQUOT: "disk-full",
+    errno.EROFS: "read-only",
+    errno.EACCES: "read-only",
+    errno.EPERM: "read-only",
+}
 _MOUNTS: Final = Path("/proc/self/mounts")
 _NETWORK_TYPES: Final = frozenset(
     {"nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "ncpfs", "afs", "ceph", "lustre", "gpfs", "9p", "ocfs2"}
@@ -43,7 +50,7 @@ def make_private_folder(folder: Path) -> None:
         except FileExistsError:
             continue
         except OSError as error:
-            raise _cannot("make the folder", each, error) from error
+            raise file_error("make the folder", each, error) from error
         if each.name == STATE_FOLDER:
             _ignore(each)
         sync_folder(each.parent)
@@ -55,7 +62,7 @@ def _ignore(folder: Path) -> None:
         with (folder / ".gitignore").open("x", encoding="ascii") as file:
             file.write("*\n")
     except OSError as error:
-        raise _cannot("make a file in", folder, error) from error
+        raise file_error("make a file in", folder, error) from error
 
 
 def replace_file(path: Path, text: str) -> None:
@@ -66,7 +73,7 @@ def replace_file(path: Path, text: str) -> None:
         beside.replace(path)
     except OSError as error:
         beside.unlink(missing_ok=True)
-        raise _cannot("write", path, error) from error
+        raise file_error("write", path, error) from error
 
 
 def make_private_file(path: Path) -> bool:
@@ -77,7 +84,7 @@ def make_private_file(path: Path) -> bool:
     except FileExistsError:
         return False
     except OSError as error:
-        raise _cannot("make", path, error) from error
+        raise file_error("make", path, error) from error
     try:
         os.fchmod(descriptor, 0o600)
     finally:
@@ -97,7 +104,7 @@ def sync_folder(folder: Path) -> None:
     except OSError as error:
         if error.errno == errno.EINVAL:
             return  # a file system that can't sync folders keeps their entries in order by itself
-        raise _cannot("sync the folder", folder, error) from error
+        raise file_error("sync the folder", folder, error) from error
 
 
 def refuse_odd_file(path: Path) -> None:
@@ -107,7 +114,7 @@ def refuse_odd_file(path: Path) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise _cannot("look at", path, error) from error
+        raise file_error("look at", path, error) from error
     if stat.S_ISLNK(mode):
         raise StorageError(f"{path} is a symbolic link", code="unsafe-path", hint="name the file itself with --log")
     if not stat.S_ISREG(mode):
@@ -173,7 +180,8 @@ def _unescape(text: str) -> str:
     return text
 
 
-def _cannot(what: str, path: Path, error: OSError) -> StorageError:
-    code = "disk-full" if error.errno in {errno.ENOSPC, errno.EDQUOT} else "storage"
+def file_error(what: str, path: Path, error: OSError) -> StorageError:
+    """Return the error to raise where *what* couldn't be done with *path*."""
+    code = _CODES.get(error.errno or 0, "storage")
     hint = "name another place with --log or SAGACTL_LOG"
     return StorageError(f"can't {what} {path}: {error.strerror}", code=code, hint=hint)

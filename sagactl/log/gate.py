@@ -33,8 +33,7 @@ import time
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from sagactl.errors import StorageError
-from sagactl.log.file_system import make_private_file
+from sagactl.log.file_system import file_error, make_private_file
 from sagactl.log.sqlite_errors import locked_error
 
 GATE_SUFFIX: Final = "-gate"
@@ -79,8 +78,7 @@ class Gate:
         except OSError as error:
             if self._is_read_only:
                 return None  # a copy of a log, on a disk that can't be written: nobody else writes either
-            message = f"can't open {self.path}: {error.strerror}"
-            raise StorageError(message, hint="see to the permissions of the log's folder") from error
+            raise file_error("open", self.path, error) from error
 
     def enter(self, *, is_shared: bool = False) -> None:
         """Take the lock; raises StorageError when others keep it for too long."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from pathlib import Path
 from typing import Final
@@ -19,6 +20,11 @@ _CODES: Final = {
     sqlite3.SQLITE_PERM: ("read-only", "see to the permissions of the file and its folder"),
     sqlite3.SQLITE_CANTOPEN: ("storage", "see to the permissions of the file and its folder"),
 }
+_VAGUE: Final = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN})
+_CAUSES: Final = {sqlite3.SQLITE_FULL: "the disk is full", sqlite3.SQLITE_READONLY: "the disk can't be written to"}
+NEEDED_BYTES: Final = 64 * 1024
+"""A log that is opened needs about as much for its index of the WAL."""
+
 LOCKED_HINT: Final = "another process writes to the log; end it, or try again when it is done"
 
 
@@ -30,8 +36,21 @@ def storage_error(error: sqlite3.Error, path: Path, what: str) -> StorageError:
         return locked_error(path)
     if primary in _DAMAGED or any(word in str(error) for word in _MISSING):
         return DamagedLogError(f"{path} is damaged or no database: {error}", hint="put a copy of the log in its place")
-    code, hint = _CODES.get(primary or 0, ("storage", "see to the log's disk, then resume the run"))
-    return StorageError(f"can't {what} the log {path}: {error}", code=code, hint=hint)
+    cause = _find_cause(path) if primary in _VAGUE else None
+    code, hint = _CODES.get(cause or primary or 0, ("storage", "see to the log's disk, then resume the run"))
+    why = "" if cause is None else f": {_CAUSES[cause]}"
+    return StorageError(f"can't {what} the log {path}: {error}{why}", code=code, hint=hint)
+
+
+def _find_cause(path: Path) -> int | None:
+    """Return what an I/O error comes from where the disk says so; SQLite doesn't always see it."""
+    try:
+        disk = os.statvfs(path.parent)
+    except OSError:
+        return None
+    if disk.f_flag & os.ST_RDONLY:
+        return sqlite3.SQLITE_READONLY
+    return sqlite3.SQLITE_FULL if disk.f_bavail * disk.f_frsize < NEEDED_BYTES else None
 
 
 def locked_error(path: Path) -> StorageError:

@@ -76,12 +76,13 @@ CANNOT: dict[str, tuple[str, int, Callable[[Path], object], str]] = {
 
 @pytest.mark.parametrize("name", CANNOT)
 def test_what_cannot_be_made_is_an_error_of_storage(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """E18: what the system refuses is told with the place and the reason, and a full disk by its own code."""
+    """E18: what the system refuses is told with the place and the reason, and a full or read-only disk by its code."""
     what, number, act, said = CANNOT[name]
     monkeypatch.setattr(what, refuse(number))
     with pytest.raises(StorageError, match=f"can't {said} .*{os.strerror(number)}") as caught:
         act(tmp_path)
-    assert caught.value.code == ("disk-full" if number in {errno.ENOSPC, errno.EDQUOT} else "storage")
+    codes = {errno.ENOSPC: "disk-full", errno.EDQUOT: "disk-full", errno.EROFS: "read-only", errno.EACCES: "read-only"}
+    assert caught.value.code == codes.get(number, "storage")
     monkeypatch.undo()
     assert list(tmp_path.glob("x*")) == []
 
