@@ -388,6 +388,13 @@ def test_every_kind_of_change_is_drawn() -> None:
     assert compare(generate(1).saga, redraw(random.Random(2), generate(1).saga)) != []
 
 
+def test_a_probe_that_a_call_was_made_on_stays() -> None:
+    """E6, E16: a call that may have to be asked about was made with that very probe."""
+    play = halfway(saga(SHAPE, b={"probe": True, "attempts": 4}))
+    found = look(play, refact(play.saga, "do.b", probe=None)).objections
+    assert "do.b: b was called, and do.b has another probe" in found
+
+
 # -- the trial --------------------------------------------------------------------------------------------------------
 
 

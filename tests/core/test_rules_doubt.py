@@ -9,7 +9,7 @@ import pytest
 from sagactl.core.records import Cause, Disposition, Intent, Resolution, RunStatus, Verb
 from sagactl.core.saga import CompensateFailed, StepClass
 from sagactl.core.world import AskProbe, MakeCall
-from tests.core.builders import Play, saga, spell
+from tests.core.builders import Play, operation, saga, spell
 
 
 def test_a_dead_letter_before_the_pivot_makes_the_run_stuck_though_another_step_waits_for_its_retry() -> None:
@@ -326,3 +326,16 @@ def test_nothing_is_waited_for_when_the_calls_are_known_to_have_ended() -> None:
     play.turn()
     play.claim(calls_ended=True)
     assert play.waits == [1]
+
+
+def test_what_a_person_has_retried_is_called_at_once_when_a_probe_is_sure_that_it_is_not_there() -> None:
+    """E6, E23: the question comes first, and its answer costs no delay of a back-off that hasn't begun."""
+    play = Play(saga("a", a={"probe": True, "attempts": 3, "interval": 60_000}))
+    assert play.run({"a": ["lost"], "a?": ["dunno"]}).status is RunStatus.STUCK
+    play.ask(Verb.RETRY, "a")
+    assert play.calls[-1] == "a?"
+    before = play.now
+    play.answer("a", "not")
+    play.turn()
+    assert (play.waits[-1], play.now) == (0, before)
+    assert list(play.under_way) == [operation("a")]

@@ -24,6 +24,7 @@ from sagactl.core.template import (
     parse_template,
     paths_of,
     render,
+    spell_path,
     write_template,
 )
 from tests.core.builders import Plain
@@ -220,3 +221,9 @@ def test_a_reference_is_told_from_an_expression() -> None:
     assert parse_template("${{ input.a[0] }}") == Reference(("input", "a", 0), "input.a[0]")
     assert parse_template("${{ input.a[0] > 1 }}") == Expression("input.a[0] > 1", (("input", "a", 0),))
     assert isinstance(parse_template("${{ other.a }}"), Expression)
+
+
+def test_a_path_is_spelled_as_sagas_write_it() -> None:
+    """F3: what is said of a reference can be found in the file; of nothing, nothing is said."""
+    assert spell_path(("steps", "f", "output", 0, "id")) == "steps.f.output[0].id"
+    assert spell_path(()) == ""
