@@ -99,7 +99,8 @@ class Call:
             return
         step, direction, where, number, signum = order.split("/")
         context = self.context
-        if (step, direction, where, int(number)) == (context.step, context.direction, point, self.number):
+        is_meant = number in {"any", str(self.number)}
+        if is_meant and (step, direction, where) == (context.step, context.direction, point):
             os.kill(os.getpid(), int(signum))
             time.sleep(0.05)
 

@@ -7,6 +7,7 @@ answer), and in each of them five points of every call, and the start and the en
 from __future__ import annotations
 
 import signal
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +21,8 @@ STEPS = ("s1", "s2", "s3", "s4")
 CLASSES = ["success", *(f"{word} {name}" for word in ("reject", "lost") for name in STEPS)]
 IN_TOOL = ("entered", "effect")
 POINTS_GOAL = 218
+PAIRS_OF_A_CLASS = 8
+PAIRS_GOAL = 25
 
 
 class Point(NamedTuple):
@@ -44,32 +47,33 @@ def points_of(kind: str) -> list[Point]:
     return [Point("create"), *(Point(at, *call) for call in calls for at in five), Point("after_end")]
 
 
-def write_saga(scene: Scene, kind: str) -> None:
-    """Write the saga: a crash uses an attempt up, so all but the call that fails have one more."""
+def write_saga(scene: Scene, kind: str, *, crashes: int = 1) -> None:
+    """Write the saga: each crash uses an attempt up, so all but the call that fails have as many more."""
     word, _, failing = kind.partition(" ")
+    undo = {"retry": tries(2 + crashes, "1ms")}
     scene.saga(
         "four",
         [
-            step(name, word, compensate={"retry": tries(3, "1ms")})
+            step(name, word, compensate=undo)
             if name == failing
-            else step(name, retry=tries(2, "1ms"), compensate={"retry": tries(3, "1ms")})
+            else step(name, retry=tries(1 + crashes, "1ms"), compensate=undo)
             for name in STEPS
         ],
     )
 
 
-def kill_at(scene: Scene, point: Point) -> int:
-    """Run the saga in a process that is killed at *point*, and return its exit code."""
+def kill_at(scene: Scene, point: Point, *words: str) -> int:
+    """Run the command in a process that is killed at *point*, and return its exit code."""
     order = {"at": point.at, "step": point.step, "direction": point.direction, "signal": int(signal.SIGKILL)}
     if point.at in IN_TOOL:
-        return scene.do("run", "four", extra={"PROBE_STOP": f"{point}/1/{int(signal.SIGKILL)}"}).code
-    return scene.do("run", "four", hooks={"signal": order}).code
+        return scene.do(*words, extra={"PROBE_STOP": f"{point}/any/{int(signal.SIGKILL)}"}).code
+    return scene.do(*words, hooks={"signal": order}).code
 
 
 def check_point(scene: Scene, kind: str, point: Point) -> None:
     """Kill at *point*, resume, and compare ledger, log and answers."""
     write_saga(scene, kind)
-    assert kill_at(scene, point) == -signal.SIGKILL, "the fault did not fire"
+    assert kill_at(scene, point, "run", "four") == -signal.SIGKILL, "the fault did not fire"
     if point.at == "create":
         assert (scene.runs(), scene.ledger()) == ([], [])
         return
@@ -94,6 +98,45 @@ def test_killed_at_every_point_it_ends_as_if_nothing_had_happened(
         except AssertionError as error:
             raise AssertionError(f"class `{kind}`, killed at {point}: {error}") from error
     prove("crash points in real processes (SIGKILL)", len(chosen), goal=POINTS_GOAL)
+
+
+def check_pair(scene: Scene, kind: str, first: Point, second: Point) -> bool:
+    """Kill at *first*, and the resume at *second* if it comes there; resume again, and compare. Tell whether it did."""
+    write_saga(scene, kind, crashes=2)
+    assert kill_at(scene, first, "run", "four") == -signal.SIGKILL, "the fault did not fire"
+    has_fired = kill_at(scene, second, "resume", scene.latest()) == -signal.SIGKILL
+    done = scene.do("resume", scene.latest())
+    assert done.run["status"] == ("succeeded" if kind == "success" else "rolled_back")
+    check_all(scene, looks=False)
+    return has_fired
+
+
+def check_pairs(kind: str, stride: int, tmp_path: Path, warm: Warm) -> int:
+    """Check every so many of the pairs of a class, and return in how many both kills fired."""
+    points = points_of(kind)[1:]
+    chosen = list(product(points, points))[stride // 2 :: stride]
+    fired = 0
+    for number, (first, second) in enumerate(chosen):
+        try:
+            fired += check_pair(Scene.make(tmp_path / str(number), warm), kind, first, second)
+        except AssertionError as error:
+            raise AssertionError(f"class `{kind}`, killed at {first}, and at {second}: {error}") from error
+    return fired
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_killed_again_while_it_is_resumed_it_ends_the_same(kind: str, tmp_path: Path, warm: Warm, prove: Prove) -> None:
+    """E17, F2: a sample of all pairs of points; `--soak` tries them all."""
+    fired = check_pairs(kind, len(points_of(kind)) ** 2 // PAIRS_OF_A_CLASS, tmp_path, warm)
+    assert fired > 0
+    prove("crash points in real processes, killed twice", fired, goal=PAIRS_GOAL)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", CLASSES)
+def test_killed_again_at_every_pair_of_points(kind: str, tmp_path: Path, warm: Warm) -> None:
+    """E17, F2: all pairs, some 5,900 of them."""
+    assert check_pairs(kind, 1, tmp_path, warm) > len(points_of(kind))
 
 
 def test_the_points_are_all_of_them() -> None:

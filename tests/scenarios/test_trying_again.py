@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
+import subprocess
+import sys
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -162,6 +165,22 @@ def test_b25_a_wall_clock_that_was_turned_over_a_restart(jump: int, is_due: bool
     check_all(scene)
 
 
+@pytest.mark.skipif(
+    shutil.which("faketime") is None, reason="faketime isn't installed: no whole process has its clock turned"
+)
+@pytest.mark.parametrize(("jump", "is_due"), [("-1h", False), ("+3650d", True)])
+def test_b25_the_same_in_a_process_whose_clock_is_turned_from_outside(jump: str, is_due: bool, scene: Scene) -> None:
+    """E5, H53: the system itself tells another time to the whole process, its libraries included."""
+    scene.saga("x", [step("a", "retry 1", retry=tries(2, "6s"))])
+    assert scene.do("run", "x", "--no-wait").code == 12
+    command = ["faketime", "-f", jump, sys.executable, "-m", "sagactl", "resume", scene.latest(), "-q", "-o", "json"]
+    environment = scene.environment({"FAKETIME_DONT_FAKE_MONOTONIC": "1"})
+    done = subprocess.run(command, cwd=scene.path, env=environment, capture_output=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (_gaps(scene, "a")[0] > 5.9) is not is_due
+    check_all(scene)
+
+
 @pytest.mark.parametrize("jump", [-3_600, YEARS])
 def test_b25_a_wall_clock_that_is_turned_costs_no_lease(jump: int, scene: Scene) -> None:
     """E15, H53: a lease is counted on a clock that nobody turns: the second driver is refused before as after."""
@@ -180,8 +199,9 @@ def test_b25_a_wall_clock_that_is_turned_costs_no_lease(jump: int, scene: Scene)
 def test_b27_a_delay_never_overflows(percent: int, scene: Scene) -> None:
     """E5: the cap for every attempt up to 5,000, never negative, never an error; there is a cap where none is given."""
     hour = 3_600_000
+    attempts = (*range(1, 200), *range(200, 5_001, 100))
     for cap in (PATIENT_RETRY.max_interval_ms, hour):
-        delays = [delay_ceiling_ms(Retry(ATTEMPTS_MAX, 1_000, percent, cap), attempt) for attempt in range(1, 5_001)]
+        delays = [delay_ceiling_ms(Retry(ATTEMPTS_MAX, 1_000, percent, cap), attempt) for attempt in attempts]
         assert delays == sorted(delays)
         assert (delays[0], delays[-1]) == (1_000, cap)
         assert cap <= INTERVAL_MS_MAX
@@ -242,7 +262,7 @@ def test_b35_an_undo_that_always_fails_is_not_tried_for_ever(scene: Scene) -> No
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_b37_the_time_of_a_run_ends_a_call_that_hangs(is_killed: bool, scene: Scene) -> None:
     """E14: unknown, so it is undone with the rest; also at once where nobody drove it when the time was over."""
-    limit = "1500ms"
+    limit = "2500ms"
     steps = [step("a"), step("b", "hang", retry=tries(2))]
     scene.saga("x", steps, run_timeout=limit, defaults={"start_to_close_timeout": limit}, settle_timeout="100ms")
     running = scene.start("run", "x")
@@ -331,6 +351,8 @@ def test_b99_a_crowd_of_drivers_makes_no_storm(scene: Scene) -> None:
     scene.do("run", "x", "--no-wait")
     while scene.show()["status"] != "stuck":
         _resume_in_a_crowd(scene, 1)
-    assert scene.calls().count("a'") == 5
+    tries_made = [each for each in scene.of("intent") if each["direction"] == "compensation"]
+    assert len(tries_made) == 5, "one that was killed between its intent and its call counts as well"
+    assert scene.calls().count("a'") <= 5
     assert all(gap >= 0.5 for gap in _gaps(scene, "a", "compensation"))
     check_all(scene)

@@ -85,8 +85,8 @@ def check_return(zombie: Zombie, status: str) -> None:
     assert scene.show(zombie.run)["status"] == status
     zombie.command.signal(signal.SIGCONT)
     ended = zombie.command.wait()
-    assert ended.code == 5, ended
-    assert "lease" in ended.err or "another" in ended.err, ended.err
+    assert (ended.code, ended.error) == (5, "lease-lost"), ended
+    assert "lease could not be renewed" in ended.err or "another driver took it over" in ended.err, ended.err
     assert f"sagactl resume {zombie.run}" in ended.err or "sagactl show" in ended.err, ended.err
     assert scene.records(zombie.run) == records
     later = scene.ledger()[len(ledger) :]
