@@ -87,4 +87,7 @@ def _read_file(name: str) -> Json:
         return _parse(text, where)
     from sagactl.spec.document import read_document
 
-    return read_document(text, file=where)
+    value = read_document(text, file=where)
+    if value is None:  # a program that gives no input means an empty one; a file that says null means something else
+        raise InvalidError(f"{where} holds null: the input must be a map of names and values", code="invalid-input")
+    return value

@@ -11,7 +11,7 @@ from sagactl.cli.answer import write_document
 from sagactl.cli.options import Output, make_app
 from sagactl.cli.session import open_session
 from sagactl.cli.streams import answer_stream, write_line
-from sagactl.cli.views.tools import BrokenRow, ToolRow, render_tool, render_tools, write_tool, write_tools
+from sagactl.cli.views.tools import BrokenRow, RefusedRow, ToolRow, render_tool, render_tools, write_tool, write_tools
 from sagactl.errors import ExitCode
 
 app = make_app()
@@ -37,7 +37,10 @@ def tools(
             row = next(each for each in rows if each.facts.name == name)
             text, document = render_tool(row, rows, style=session.style), write_tool(row)
         else:
-            text, document = render_tools(rows, broken, style=session.style), write_tools(rows, broken)
+            plugins = session.app.registry.plugins
+            refused = [RefusedRow(each.name, each.origin, each.version) for each in plugins if not each.loaded]
+            text = render_tools(rows, broken, refused, style=session.style)
+            document = write_tools(rows, broken, refused)
         if session.output is Output.TEXT:
             write_line(answer_stream(), text)
         else:

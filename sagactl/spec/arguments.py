@@ -25,6 +25,10 @@ COMPARISONS_MAX: Final = 1_000_000
 TypesOf: TypeAlias = "Callable[[PlacedExpression], Types | None]"
 
 
+CODE_MEDIA_TYPE: Final = "text/x-shellscript"
+"""The `contentMediaType` by which the schema of a tool marks an argument that is run as a program."""
+
+
 @dataclass(frozen=True, slots=True)
 class CallSite:
     """A `with` and what it is for; `span` is where to point when an argument is missing.
@@ -49,6 +53,7 @@ def check_arguments(site: CallSite, types_of: TypesOf, budget: Budget, findings:
     for entry in _reserved_keys(site.arguments):
         message = f"{SECRET_MARK} is how the log notes a secret; no argument has such a key"
         findings.error("reserved-key", message, entry.key_span, hint='write "${{ secrets.NAME }}"')
+    _refuse_code(site, findings)
     holes = {each.within: _hole(each, types_of) for each in site.expressions}
     value = _open(site.arguments, (), holes)
     try:
@@ -57,6 +62,24 @@ def check_arguments(site: CallSite, types_of: TypesOf, budget: Budget, findings:
         return
     for misfit in misfits:
         _report(misfit, site, findings)
+
+
+def _refuse_code(site: CallSite, findings: Findings) -> None:
+    """Note expressions in what a tool runs as a program: whoever chooses their values would choose what runs."""
+    for placed in site.expressions:
+        typed = Typed.of(site.facts.arguments_schema)
+        try:
+            for step in placed.within:
+                typed = descend(typed, step)
+        except NoSuchFieldError:
+            continue
+        schema = typed.resolve().schema
+        if isinstance(schema, dict) and schema.get("contentMediaType") == CODE_MEDIA_TYPE:
+            message = (
+                f"{spell_argument(placed.within)} of {site.facts.name} is a program: what an expression gives would run"
+            )
+            hint = 'hand the value over in env, and write "$NAME" in the program'
+            findings.error("code-place", message, placed.span, hint=hint)
 
 
 def _hole(placed: PlacedExpression, types_of: TypesOf) -> Hole:

@@ -23,6 +23,7 @@ Check: TypeAlias = Callable[[Json, str], "str | None"]
 
 ANNOTATIONS: Final = frozenset(
     {"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment", "$schema"}
+    | {"contentMediaType", "contentEncoding"}
 )
 
 

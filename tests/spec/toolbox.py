@@ -60,6 +60,14 @@ _ALL: Final = (
     ToolFacts("any.thing", compensation="any.undo", output_schema={}),
     ToolFacts("any.undo", null_safe=True),
     ToolFacts(
+        "any.script",
+        compensation="any.undo",
+        arguments_schema=schema(
+            script_={"type": "string", "contentMediaType": "text/x-shellscript"},
+            env_={"type": "object", "additionalProperties": TEXT},
+        ),
+    ),
+    ToolFacts(
         "crm.put_address",
         compensation="any.undo",
         arguments_schema=schema(

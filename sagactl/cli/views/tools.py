@@ -34,6 +34,15 @@ class ToolRow:
 
 
 @dataclass(frozen=True, slots=True)
+class RefusedRow:
+    """A plugin of an installed package that the operator's list doesn't have; it was never imported."""
+
+    plugin: str
+    distribution: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
 class BrokenRow:
     """A plugin, or a part of one, that can't be used, and the tools that can't be called because of it."""
 
@@ -44,8 +53,10 @@ class BrokenRow:
     tools: tuple[str, ...] = ()
 
 
-def render_tools(rows: Sequence[ToolRow], broken: Sequence[BrokenRow] = (), *, style: Style) -> str:
-    """Return all tools by plugin, then what is broken and why."""
+def render_tools(
+    rows: Sequence[ToolRow], broken: Sequence[BrokenRow] = (), refused: Sequence[RefusedRow] = (), *, style: Style
+) -> str:
+    """Return all tools by plugin, then what is broken and why, and what may not be loaded."""
     by_plugin: dict[str, list[ToolRow]] = {}
     for row in sorted(rows, key=lambda each: (each.facts.plugin, each.facts.name)):
         by_plugin.setdefault(row.facts.plugin, []).append(row)
@@ -55,6 +66,7 @@ def render_tools(rows: Sequence[ToolRow], broken: Sequence[BrokenRow] = (), *, s
     return join_blocks(
         lay_out(_LIST_COLUMNS, table, style),
         _list_broken(broken, style),
+        [style.show(f"not allowed: plugin {each.plugin} of {each.distribution} {each.version}") for each in refused],
         [counted if rows else "no tools: a project's plugins are in its plugins/ folder"],
     )
 
@@ -224,7 +236,9 @@ def _say_bounds(schema: Mapping[str, Json]) -> str:
     return ", ".join(f"{words} {value if isinstance(value, str) else spell(value)}" for words, value in found)
 
 
-def write_tools(rows: Sequence[ToolRow], broken: Sequence[BrokenRow] = ()) -> Document:
+def write_tools(
+    rows: Sequence[ToolRow], broken: Sequence[BrokenRow] = (), refused: Sequence[RefusedRow] = ()
+) -> Document:
     """Return the document of all tools."""
     document = write_list(TOOLS_SCHEMA, [_write_facts(row) for row in rows])
     items = [
@@ -237,7 +251,10 @@ def write_tools(rows: Sequence[ToolRow], broken: Sequence[BrokenRow] = ()) -> Do
         }
         for each in broken
     ]
-    return {**document, "broken": cast("list[Json]", items)}
+    kept_out: list[Json] = [
+        {"plugin": each.plugin, "distribution": each.distribution, "version": each.version} for each in refused
+    ]
+    return {**document, "broken": cast("list[Json]", items), "not_allowed": kept_out}
 
 
 def write_tool(row: ToolRow) -> Document:

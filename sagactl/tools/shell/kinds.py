@@ -33,7 +33,11 @@ def _say(schema: Mapping[str, Json], description: str, **more: Json) -> dict[str
 
 _WHAT: Final[dict[str, Json]] = {
     "argv": _say(_WORDS, "The program and its words; no shell is involved."),
-    "script": _say(_TEXT, "In place of argv: a text for the shell. Hand values over in env, not in the text."),
+    "script": _say(
+        _TEXT,
+        "In place of argv: a text for the shell. Hand values over in env, not in the text.",
+        contentMediaType="text/x-shellscript",
+    ),
     "shell": _say(_WORDS, "What runs the script, as its last word.", default=list(SHELL)),
 }
 _WHERE: Final[dict[str, Json]] = {
