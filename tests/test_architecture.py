@@ -67,7 +67,7 @@ ALLOWED = {
     "doctor": {"doctor", "app", "log", "core", "errors", ""},
     "chaos": {
         *("chaos", "app", "driving", "engine", "core", "errors", "log", "tools.base"),
-        *("config", "sandbox", "secrets.masking"),
+        *("config", "identity", "sandbox", "secrets.masking"),
     },
     "cli": {
         "cli",

@@ -26,14 +26,15 @@ from sagactl.chaos.life import Setting, live
 from sagactl.chaos.observed import STUCK_PHASES, Close, Observed
 from sagactl.chaos.observing import find_rest, gather_growth, gather_lines, list_operations, observe
 from sagactl.chaos.recorded import RecordedTools, Target
+from sagactl.chaos.report import World
 from sagactl.chaos.settings import ChaosSettings
-from sagactl.chaos.world import World
+from sagactl.chaos.world import Looking
 from sagactl.core.canonical import Json
-from sagactl.core.keys import RUN_ALPHABET
 from sagactl.core.records import Direction, Operation, RunStatus
 from sagactl.core.saga import Saga
 from sagactl.dataclass import dataclass
 from sagactl.errors import RefusedError
+from sagactl.identity import make_run_id
 
 if TYPE_CHECKING:
     from sagactl.app import Project
@@ -76,12 +77,9 @@ class Laboratory:
     _number: int = field(default=0, init=False)
 
     @property
-    def world_name(self) -> str:
-        """Return in words where the experiments take place."""
-        if self.outputs is not None:
-            return "recorded outputs, no tool is called"
-        names = ["the sandbox", "a folder of its own", *self.settings.check]
-        return ", ".join(names)
+    def world(self) -> World:
+        """Return what the experiments act on."""
+        return World.TOOLS if self.outputs is None else World.RECORDED
 
     def refer(self) -> tuple[Reference, list[Outcome]]:
         """Make the two runs without a fault; raises RefusedError where the saga doesn't succeed."""
@@ -155,7 +153,7 @@ class Laboratory:
             saga=self.saga,
             input=self.input,
             folder=folder,
-            run_id=_name_run(self._number),
+            run_id=make_run_id(),  # a target elsewhere may know the keys of experiments that others have made
             make_tools=self._make_tools,
             make_world=self._make_world,
             file_of=self._file_of,
@@ -167,11 +165,11 @@ class Laboratory:
             return self.project.toolbox
         return RecordedTools(self.project.toolbox, Target(folder / "target.jsonl"), self.outputs)
 
-    def _make_world(self, folder: Path, run_id: str, tools: Toolbox) -> World:
+    def _make_world(self, folder: Path, run_id: str, tools: Toolbox) -> Looking:
         if self.outputs is not None:
-            return World(folder, run_id, ledger=Target(folder.parent / "target.jsonl").list_effects)
+            return Looking(folder, run_id, ledger=Target(folder.parent / "target.jsonl").list_effects)
         checks = {name: partial(self._check, name, folder, run_id, tools) for name in self.settings.check}
-        return World(folder, run_id, dict(checks))
+        return Looking(folder, run_id, dict(checks))
 
     def _check(self, name: str, folder: Path, run_id: str, tools: Toolbox) -> Json:
         """Ask a tool what there is; raises RefusedError where it doesn't say."""
@@ -260,12 +258,3 @@ def _check_world(world: Path | None) -> None:
     if size > WORLD_BYTES_MAX:
         message = f"the folder {world} has more than {WORLD_BYTES_MAX:,} bytes"
         raise RefusedError(message, code="world-too-large", hint="sagactl help chaos")
-
-
-def _name_run(number: int) -> str:
-    """Return the id of the run of an experiment: another one for each, the same each time."""
-    digits = ""
-    for _ in range(8):
-        number, digit = divmod(number, len(RUN_ALPHABET))
-        digits = RUN_ALPHABET[digit] + digits
-    return f"chaos{digits}"

@@ -19,7 +19,7 @@ from sagactl.chaos.observed import Close, Seen, Sight
 from sagactl.chaos.trail import Plan, Trail
 from sagactl.chaos.traits import measure_growth
 from sagactl.chaos.watched_log import watch
-from sagactl.chaos.world import World
+from sagactl.chaos.world import Looking
 from sagactl.core.canonical import Json, canonical, digest, parse
 from sagactl.core.evolve import replay
 from sagactl.core.records import Cause, Direction, Operation, Origin, RunStatus, Verb
@@ -57,7 +57,7 @@ class Setting:
     folder: Path
     run_id: str
     make_tools: Callable[[Path], Toolbox]
-    make_world: Callable[[Path, str, Toolbox], World]
+    make_world: Callable[[Path, str, Toolbox], Looking]
     file_of: Callable[[str], str | None] = field(default=lambda _: None)
     is_reference: bool = False
 
@@ -113,7 +113,7 @@ def live(setting: Setting, experiment: Experiment) -> dict[str, Json]:
         log.close()
 
 
-def _look_before(setting: Setting, world: World) -> Json:
+def _look_before(setting: Setting, world: Looking) -> Json:
     kept = setting.folder / "before.json"
     if not kept.exists():
         kept.write_text(canonical(world.look()), encoding="utf-8")

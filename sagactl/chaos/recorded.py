@@ -40,6 +40,7 @@ class Target:
 
     def __init__(self, file: Path) -> None:
         self._file = file
+        self._marks = file.with_name(f"{file.name}.marks")
 
     def list_effects(self) -> Sequence[tuple[str, str]]:
         """Return all effects in their order."""
@@ -50,11 +51,15 @@ class Target:
 
     def add(self, key: str, forward_key: str) -> None:
         """Have an effect."""
-        descriptor = os.open(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            os.write(descriptor, (canonical([key, forward_key]) + "\n").encode())
-        finally:
-            os.close(descriptor)
+        self._write(self._file, [key, forward_key])
+
+    def bury(self, forward_key: str) -> None:
+        """Leave a mark that refuses an action from now on."""
+        self._write(self._marks, forward_key)
+
+    def is_buried(self, forward_key: str) -> bool:
+        """Tell whether an action is refused from now on."""
+        return self._marks.exists() and canonical(forward_key) in self._marks.read_text(encoding="utf-8").splitlines()
 
     def has(self, key: str) -> bool:
         """Tell whether something was done under *key*."""
@@ -64,6 +69,14 @@ class Target:
         """Tell whether an action's effect stands."""
         own = [key for key, forward in self.list_effects() if forward == forward_key]
         return own.count(forward_key) > len(own) - own.count(forward_key)
+
+    @staticmethod
+    def _write(file: Path, line: Json) -> None:
+        descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(descriptor, (canonical(line) + "\n").encode())
+        finally:
+            os.close(descriptor)
 
 
 class RecordedTools:
@@ -96,6 +109,8 @@ class RecordedTools:
             return self._undo(invocation, facts)
         if operation not in self._outputs:
             return Answer(OutcomeKind.REJECTED, failure=Failure("not_recorded", "the former run has no output of it"))
+        if self._target.is_buried(invocation.forward_key):
+            return Answer(OutcomeKind.REJECTED, failure=Failure("already_undone", "its undo came before it"))
         has_acted = facts.idempotent and self._target.has(invocation.idempotency_key)
         if not facts.read_only and not has_acted:
             self._target.add(invocation.idempotency_key, invocation.forward_key)
@@ -103,6 +118,8 @@ class RecordedTools:
 
     def _undo(self, invocation: Invocation, facts: ToolFacts) -> Answer:
         operation = invocation.operation
+        if facts.late_safe:
+            self._target.bury(invocation.forward_key)
         if facts.idempotent and self._target.has(invocation.idempotency_key):
             return Answer(OutcomeKind.SUCCEEDED, output=self._outputs.get(operation))
         if self._target.is_there(invocation.forward_key):

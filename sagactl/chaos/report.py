@@ -22,6 +22,13 @@ class Verdict(StrEnum):
     NOT_TRIED = "not_tried"
 
 
+class World(StrEnum):
+    """What experiments act on: the tools themselves, or make-believe ones with the outputs of a former run."""
+
+    TOOLS = "tools"
+    RECORDED = "recorded"
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """A finding about a step, as it was first seen, and in which other experiments."""
@@ -48,10 +55,11 @@ class StepVerdict:
 
 @dataclass(frozen=True, slots=True)
 class ChaosReport:
-    """All of it; `world` says in words where the experiments took place."""
+    """All of it; `checks` are the tools that were asked what there is, beside the sandbox and the folder."""
 
     saga: Saga
-    world: str
+    world: World
+    checks: tuple[str, ...]
     made: tuple[Experiment, ...]
     found: tuple[Found, ...] = ()
     not_reached: tuple[str, ...] = ()
@@ -68,7 +76,8 @@ class ChaosReport:
 
 def make_report(
     saga: Saga,
-    world: str,
+    world: World,
+    checks: Sequence[str],
     made: Sequence[Experiment],
     findings: Iterable[Finding],
     *,
@@ -78,7 +87,7 @@ def make_report(
     """Return the report; findings of one code about one step are one."""
     found = _merge(saga, findings)
     steps = tuple(_judge_step(step.id, made, found, set(not_reached)) for step in saga.steps)
-    return ChaosReport(saga, world, tuple(made), found, tuple(not_reached), left_out, steps)
+    return ChaosReport(saga, world, tuple(checks), tuple(made), found, tuple(not_reached), left_out, steps)
 
 
 def _merge(saga: Saga, findings: Iterable[Finding]) -> tuple[Found, ...]:

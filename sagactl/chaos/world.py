@@ -27,7 +27,7 @@ LEDGER: Final = "effects"
 Check = Callable[[], Json]
 
 
-class World:
+class Looking:
     """What the tools of one run act on, as far as it can be seen.
 
     Args:

@@ -199,7 +199,7 @@ def _read_material(session: Session, given: _Given, saga: Saga) -> tuple[Json, d
     from sagactl.chaos.recorded import gather_outputs
     from sagactl.cli.select import select_run
 
-    row = select_run(session.app.log(read_only=True), given.replay, changes=True)
+    row = select_run(session.app.log(read_only=True), given.replay)
     known = session.app.read(row.run_id)
     assert known.state.created is not None, "a run begins with its first record"
     outputs = gather_outputs(saga, known.state, row.run_id)
@@ -251,7 +251,8 @@ def _experiment(session: Session, laboratory: Laboratory, choice: Choice) -> Cha
     outcomes.sort(key=lambda each: in_order.get(each.experiment.name, -1))
     return make_report(
         laboratory.saga,
-        laboratory.world_name,
+        laboratory.world,
+        laboratory.settings.check,
         [each.experiment for each in outcomes],
         [finding for each in outcomes for finding in each.findings],
         not_reached=not_reached,

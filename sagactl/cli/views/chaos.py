@@ -8,7 +8,7 @@ from typing import Final
 
 from sagactl.chaos.experiment import Experiment
 from sagactl.chaos.findings import Finding, Severity
-from sagactl.chaos.report import ChaosReport, Found, StepVerdict, Verdict
+from sagactl.chaos.report import ChaosReport, Found, StepVerdict, Verdict, World
 from sagactl.cli.views.layout import Column, Row, headline, join_blocks, lay_out, list_facts, marked
 from sagactl.cli.views.style import Hue, Mark, Style
 from sagactl.cli.views.text import plural, wrap
@@ -55,8 +55,14 @@ def render_chaos(report: ChaosReport, words: Sequence[str], *, style: Style) -> 
 def _head(report: ChaosReport, style: Style) -> list[str]:
     saga = report.saga
     made = len(report.made) - len(report.not_reached)
-    facts = f"{saga.name}   {saga.source or ''}   {plural(made, 'experiment')} in {report.world}"
+    facts = f"{saga.name}   {saga.source or ''}   {plural(made, 'experiment')}, {_name_world(report)}"
     return wrap(style.show(facts), style.columns)
+
+
+def _name_world(report: ChaosReport) -> str:
+    if report.world is World.RECORDED:
+        return "with recorded outputs; no tool is called"
+    return " and ".join(["in worlds of their own", *report.checks])
 
 
 def _lay_step(each: StepVerdict, style: Style) -> Row:

@@ -23,7 +23,8 @@ def write_chaos(report: ChaosReport, words: Sequence[str]) -> Document:
         "schema": CHAOS_SCHEMA,
         "saga": report.saga.name,
         "file": report.saga.source,
-        "world": report.world,
+        "world": report.world.value,
+        "checks": list(report.checks),
         "safe": report.is_safe,
         "experiments": {
             "made": len(report.made) - len(report.not_reached),
