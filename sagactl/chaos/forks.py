@@ -25,6 +25,7 @@ from sagactl.errors import BusyError, SagactlError
 POLL_SECONDS: Final = 0.002
 RESULT: Final = "result.json"
 FAILED_EXIT_CODE: Final = 70
+_ENDING: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class How(StrEnum):
@@ -63,59 +64,74 @@ class _Process:
     is_late: bool = False
 
 
-def carry_out(
-    works: Iterable[Work], *, jobs: int, timeout_seconds: float, again: Callable[[Work, Finished], Work | None]
-) -> Iterator[tuple[Work, Finished]]:
-    """Yield what came of each piece of work, as it comes; *again* may give more to do in its place.
+class Crew:
+    """The processes that are under way; whoever has it closes it, and then none is left."""
 
-    Whoever stops early, by an exception or otherwise, ends all processes that are under way.
-    """
-    waiting = iter(works)
-    running: list[_Process] = []
-    more = True
-    try:
-        while more or running:
-            while more and len(running) < jobs:
+    def __init__(self) -> None:
+        self._running: list[_Process] = []
+
+    def close(self) -> None:
+        """End all processes, and wait until they are gone."""
+        while self._running:
+            process = self._running.pop()
+            _kill(process)
+            with suppress(ChildProcessError):
+                os.waitpid(process.pid, 0)
+
+    def carry_out(
+        self,
+        works: Iterable[Work],
+        *,
+        jobs: int,
+        timeout_seconds: float,
+        again: Callable[[Work, Finished], Work | None] = lambda *_: None,
+    ) -> Iterator[tuple[Work, Finished]]:
+        """Yield what came of each piece of work, as it comes; *again* may give more to do in its place."""
+        waiting = iter(works)
+        more = True
+        while more or self._running:
+            while more and len(self._running) < jobs:
                 work = next(waiting, None)
                 more = work is not None
                 if work is not None:
-                    running.append(_start(work, timeout_seconds))
-            for process in list(running):
+                    self._start(work, timeout_seconds)
+            for process in list(self._running):
                 finished = _look(process)
                 if finished is None:
                     continue
-                running.remove(process)
+                self._running.remove(process)
                 following = again(process.work, finished)
                 if following is None:
                     yield process.work, finished
                 else:
-                    running.append(_start(following, timeout_seconds))
+                    self._start(following, timeout_seconds)
             time.sleep(POLL_SECONDS)
-    finally:
-        for process in running:
-            _kill(process)
-            os.waitpid(process.pid, 0)
+
+    def _start(self, work: Work, timeout_seconds: float) -> None:
+        (work.folder / RESULT).unlink(missing_ok=True)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # A signal between here and the child's own handlers would let it go on as if it were the parent.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+        try:
+            with warnings.catch_warnings():  # of threads that a plugin may have begun when it was loaded
+                warnings.simplefilter("ignore", DeprecationWarning)
+                pid = os.fork()
+            if pid == 0:
+                _be_child(work, timeout_seconds, mask)
+            self._running.append(_Process(work, pid, time.monotonic() + timeout_seconds))
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-def _start(work: Work, timeout_seconds: float) -> _Process:
-    (work.folder / RESULT).unlink(missing_ok=True)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # a plugin may have begun a thread while it was loaded
-        pid = os.fork()
-    if pid == 0:
-        _be_child(work, timeout_seconds)
-    return _Process(work, pid, time.monotonic() + timeout_seconds)
-
-
-def _be_child(work: Work, timeout_seconds: float) -> None:
+def _be_child(work: Work, timeout_seconds: float, mask: Iterable[int]) -> None:
     """Do the work and leave, past everything that the parent has set up."""
     code = FAILED_EXIT_CODE
     try:
         os.setpgid(0, 0)
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in _ENDING:
             signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         # A parent that is gone can't end a child that hangs.
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, 2 * timeout_seconds)
@@ -154,7 +170,7 @@ def _look(process: _Process) -> Finished | None:
             process.is_late = True
             _kill(process)
         return None
-    _kill(process)  # what it left behind in its group
+    _sweep(process)
     return _finish(process, status)
 
 
@@ -173,8 +189,13 @@ def _finish(process: _Process, status: int) -> Finished:
 
 
 def _kill(process: _Process) -> None:
+    """End a process that hasn't been waited for, and its group."""
+    _sweep(process)
+    with suppress(ProcessLookupError):
+        os.kill(process.pid, signal.SIGKILL)
+
+
+def _sweep(process: _Process) -> None:
+    """End what a process has left behind in its group."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    with suppress(ProcessLookupError):
-        if process.is_late:
-            os.kill(process.pid, signal.SIGKILL)

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Final
 from sagactl.chaos.enumerating import Reference, turn_around
 from sagactl.chaos.experiment import Experiment
 from sagactl.chaos.findings import Finding
-from sagactl.chaos.forks import Finished, How, Work, carry_out
+from sagactl.chaos.forks import Crew, Finished, How, Work
 from sagactl.chaos.judge import Trial, judge, judge_reference
-from sagactl.chaos.life import Setting, live
+from sagactl.chaos.life import Setting, live, read_again
 from sagactl.chaos.observed import STUCK_PHASES, Close, Observed
 from sagactl.chaos.observing import find_rest, gather_growth, gather_lines, list_operations, observe
 from sagactl.chaos.recorded import RecordedTools, Target
@@ -74,6 +74,7 @@ class Laboratory:
     """What each operation has returned in a former run; with it no tool is called."""
     jobs: int = 1
     timeout_seconds: float = TIMEOUT_SECONDS
+    crew: Crew = field(default_factory=Crew, init=False)
     _number: int = field(default=0, init=False)
 
     @property
@@ -83,14 +84,14 @@ class Laboratory:
 
     def refer(self) -> tuple[Reference, list[Outcome]]:
         """Make the two runs without a fault; raises RefusedError where the saga doesn't succeed."""
-        done = self._make_one(SUCCESS, is_reference=True)
+        done = self._make_one(SUCCESS)
         if done.close is not Close.REST or done.status is not RunStatus.SUCCEEDED:
             reason = done.failure or done.detail or str(done.status or done.close)
             message = f"without any fault {self.saga.name} doesn't succeed: {reason}"
             raise RefusedError(message, code="no-reference", hint="give inputs with which the saga succeeds")
         faults, asked = turn_around(self.saga)
         undoing = Experiment("reference/is-undone", None, faults, asked)
-        undone = self._make_one(undoing, is_reference=True)
+        undone = self._make_one(undoing)
         actions = list_operations(done, Direction.ACTION)
         reference = Reference(
             actions=actions,
@@ -121,20 +122,26 @@ class Laboratory:
             lives[work.number] += 1
             return work
 
-        for work, finished in carry_out(prepare(), jobs=self.jobs, timeout_seconds=self.timeout_seconds, again=again):
+        for work, finished in self.crew.carry_out(
+            prepare(), jobs=self.jobs, timeout_seconds=self.timeout_seconds, again=again
+        ):
             experiment, setting = known.pop(work.number)
             _refuse_failure(experiment, finished)
             observed = observe(setting, experiment, finished, lives.pop(work.number))
             shutil.rmtree(setting.folder, ignore_errors=True)
             yield self._judge(reference, experiment, observed)
 
-    def _make_one(self, experiment: Experiment, *, is_reference: bool) -> Observed:
-        setting = self._set_up(is_reference=is_reference)
+    def _make_one(self, experiment: Experiment) -> Observed:
+        """Make a reference run, and have whatever a life needs loaded and made here for the processes to come."""
+        setting = self._set_up(is_reference=True)
         work = Work(self._number, setting.folder, partial(live, setting, experiment))
-        ((_, finished),) = carry_out([work], jobs=1, timeout_seconds=3 * self.timeout_seconds, again=lambda *_: None)
+        ((_, finished),) = self.crew.carry_out([work], jobs=1, timeout_seconds=3 * self.timeout_seconds)
         _refuse_failure(experiment, finished)
-        _warm_up(finished.result)
-        return observe(setting, experiment, finished, 1)
+        _import_all(finished.result)
+        observed = observe(setting, experiment, finished, 1)
+        if finished.how is How.RETURNED:
+            read_again(setting)
+        return observed
 
     def _judge(self, reference: Reference, experiment: Experiment, observed: Observed) -> Outcome:
         trial = Trial(self.saga, reference, experiment, observed)
@@ -198,16 +205,12 @@ def open_laboratory(
     _check_world(settings.world)
     folder = Path(project.config.log).parent
     is_shared = bool(settings.check)  # what a check shows, other experiments may change at the same time
-    yield Laboratory(
-        project,
-        saga,
-        value,
-        folder,
-        settings,
-        outputs,
-        jobs=1 if is_shared else jobs,
-        timeout_seconds=timeout_seconds,
-    )
+    jobs = 1 if is_shared else jobs
+    laboratory = Laboratory(project, saga, value, folder, settings, outputs, jobs, timeout_seconds)
+    try:
+        yield laboratory
+    finally:
+        laboratory.crew.close()
 
 
 @contextmanager
@@ -241,7 +244,7 @@ def _refuse_failure(experiment: Experiment, finished: Finished) -> None:
         raise RefusedError(message, code="no-experiment", hint="sagactl help chaos")
 
 
-def _warm_up(result: Json) -> None:
+def _import_all(result: Json) -> None:
     """Import here what a life has imported: from now on every process begins with it."""
     names = result.get("imported") if isinstance(result, dict) else None
     for name in names if isinstance(names, list) else ():

@@ -113,6 +113,19 @@ def live(setting: Setting, experiment: Experiment) -> dict[str, Json]:
         log.close()
 
 
+def read_again(setting: Setting) -> None:
+    """Do in this process what a life does without a thread or a call: the processes to come begin with it done."""
+    from sagactl.log.open import open_log
+
+    log = open_log(setting.folder / "log.db", read_only=True)
+    try:
+        home = _Home(setting, log)
+        summarize(setting.saga, home.read(setting.run_id).state)
+        home.make_run(setting.saga, setting.input, key=None, requested_by="chaos")
+    finally:
+        log.close()
+
+
 def _look_before(setting: Setting, world: Looking) -> Json:
     kept = setting.folder / "before.json"
     if not kept.exists():

@@ -12,8 +12,9 @@ from sagactl.chaos.report import ChaosReport, Found, StepVerdict, Verdict, World
 from sagactl.cli.views.layout import Column, Row, headline, join_blocks, lay_out, list_facts, marked
 from sagactl.cli.views.style import Hue, Mark, Style
 from sagactl.cli.views.text import plural, wrap
-from sagactl.cli.views.words import name_operation, plain
+from sagactl.cli.views.words import name_operation, place_of, plain, tool_of
 from sagactl.core.records import Operation
+from sagactl.core.saga import Saga
 
 OTHERS_MAX: Final = 3
 """Further experiments that are named for one finding; the JSON has all."""
@@ -48,7 +49,7 @@ def render_chaos(report: ChaosReport, words: Sequence[str], *, style: Style) -> 
     unsafe = [each for each in report.found if each.first.severity is Severity.UNSAFE]
     notes = [each for each in report.found if each.first.severity is Severity.NOTE]
     described = {each.name: each.describe() for each in report.made} | REFERENCES
-    blocks = [_lay_found(each, words, described, style) for each in [*unsafe, *notes][:FOUND_MAX]]
+    blocks = [_lay_found(each, words, described, report.saga, style) for each in [*unsafe, *notes][:FOUND_MAX]]
     return join_blocks(_head(report, style), lay_out(_COLUMNS, rows, style), *blocks, _tail(report, style))
 
 
@@ -71,7 +72,7 @@ def _lay_step(each: StepVerdict, style: Style) -> Row:
     return [style.show(each.step), *counts, marked(_MARKS[each.verdict], words, style)]
 
 
-def _lay_found(found: Found, words: Sequence[str], described: Mapping[str, str], style: Style) -> list[str]:
+def _lay_found(found: Found, words: Sequence[str], described: Mapping[str, str], saga: Saga, style: Style) -> list[str]:
     finding = found.first
     is_note = finding.severity is Severity.NOTE
     name = "the run" if found.step is None else found.step
@@ -79,6 +80,7 @@ def _lay_found(found: Found, words: Sequence[str], described: Mapping[str, str],
         f"{'note: ' if is_note else ''}{finding.code}: {style.show(name)}", Hue.ODD if is_note else Hue.BAD
     )
     facts = [
+        ("at", style.show(_name_tools(found, saga))),
         ("seen", style.show(finding.seen)),
         ("when", style.show(_name_experiment(finding.experiment, described))),
         ("also", style.show(_name_others(found))),
@@ -90,14 +92,24 @@ def _lay_found(found: Found, words: Sequence[str], described: Mapping[str, str],
     return [head, *list_facts(facts, style), *lines]
 
 
+def _name_tools(found: Found, saga: Saga) -> str:
+    """Return where the step stands, and the tools that are to be mended."""
+    place = found.first.place
+    if place is None or place.step not in saga.by_id:
+        return ""
+    tools = [tool for each in (place, place.other) if (tool := tool_of(saga, each)) is not None]
+    return "   ".join(filter(None, [place_of(saga, place.step), ", ".join(tools)]))
+
+
 def _name_experiment(name: str, described: Mapping[str, str]) -> str:
     place = name.partition("/")[0]
     return described.get(name, name) if name in REFERENCES else f"{place}: {described.get(name, name)}"
 
 
 def _name_others(found: Found) -> str:
-    shown = ", ".join(found.others[:OTHERS_MAX])
-    more = len(found.others) - OTHERS_MAX
+    others = [name for name in found.others if name not in REFERENCES]
+    shown = ", ".join(others[:OTHERS_MAX])
+    more = len(others) - OTHERS_MAX
     return f"{shown}, and {more:,} more" if more > 0 else shown
 
 
@@ -111,6 +123,8 @@ def _tail(report: ChaosReport, style: Style) -> list[str]:
     tried = [each for each in report.steps if each.verdict is not Verdict.NOT_TRIED]
     if report.is_safe:
         lines = headline(Mark.DONE, f"{plural(len(tried), 'step')} tried, safe to crash in", style)
+    elif not steps:
+        lines = headline(Mark.FAILED, "the run isn't safe to crash in", style)
     else:
         verb = "isn't" if len(steps) == 1 else "aren't"
         lines = headline(Mark.FAILED, f"{len(steps)} of {plural(len(tried), 'step')} {verb} safe to crash in", style)
