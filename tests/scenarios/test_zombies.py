@@ -1,6 +1,6 @@
 """Drivers that are stopped beyond their lease and come back, and drivers that can't renew it: nobody is written over.
 
-The processes are real and so is the time; only the lease is three seconds instead of fifteen. All zombies of a test
+The processes are real and so is the time; only the lease is four seconds instead of fifteen. All zombies of a test
 wait side by side.
 """
 
@@ -21,10 +21,10 @@ from tests.proof import Prove
 from tests.scenarios.checks import check_all
 from tests.scenarios.scene import Command, Scene, Warm, step, tries
 
-LEASE_MS = 3_000
+LEASE_MS = 4_000
 HOOKS = {"lease_ms": LEASE_MS}
 POINTS = ("before_intent", "after_intent", "entered", "effect", "before_outcome", "after_outcome")
-ZOMBIES_GOAL = 30
+ZOMBIES_GOAL = 31
 
 
 @dataclass
@@ -62,6 +62,19 @@ def stop(path: Path, warm: Warm, point: str, direction: str, tool: str) -> Zombi
     else:
         command = scene.start("run", "three", hooks={**HOOKS, "signal": order})
     return Zombie(scene, point, direction, tool, command)
+
+
+def stop_in_command(path: Path, warm: Warm) -> Zombie:
+    """Start a run whose driver is stopped while a command runs on without it."""
+    scene = Scene.make(path / "project", warm)
+    script = "echo begin >> ../calls; test $SAGACTL_ATTEMPT -gt 1 || sleep 60; echo end $SAGACTL_ATTEMPT >> ../calls"
+    undo = {"tool": "shell.undo", "with": {"script": "true"}}
+    b = {"id": "b", "tool": "shell.run_idempotent", "with": {"script": script}, "compensate": undo, "retry": tries(3)}
+    scene.saga("three", [step("a"), {**b, "start_to_close_timeout": "2s"}, step("c", retry=tries(2))])
+    command = scene.start("run", "three", hooks=HOOKS)
+    scene.wait_for((path / "calls").exists)
+    command.signal(signal.SIGSTOP)
+    return Zombie(scene, "command", "action", "shell.run_idempotent", command)
 
 
 def take_over(zombies: list[Zombie], verb: str) -> None:
@@ -117,7 +130,12 @@ def test_b59_a_zombie_of_the_way_forward_changes_nothing(
         for tool in ("probe.do", "probe.late")
         for point in POINTS
     ]
+    if verb == "resume":
+        zombies.append(stop_in_command(tmp_path / "command", warm))
     prove("zombies (SIGSTOP beyond the lease)", check_group(zombies, verb, status), goal=ZOMBIES_GOAL)
+    if verb == "resume":
+        calls = (tmp_path / "command" / "calls").read_text().split("\n")
+        assert calls == ["begin", "begin", "end 2", ""], "who takes over ends the command before it decides anything"
 
 
 def test_b59_a_zombie_of_the_way_back_changes_nothing(tmp_path: Path, warm: Warm, prove: Prove) -> None:
