@@ -28,8 +28,8 @@ from sagactl.core.records import (
     RunStatus,
     Verb,
 )
-from sagactl.core.saga import Saga
-from sagactl.core.state import OperationState, RunState, refill_budget, step_state
+from sagactl.core.saga import OnUnknown, Saga
+from sagactl.core.state import OperationState, RunState, call_of, refill_budget, step_state
 from sagactl.core.transitions import Event, IllegalRecordError, Phase
 
 
@@ -241,21 +241,31 @@ def _object_to_letter(saga: Saga, state: RunState, request: Request, at_ms: int)
         return f"{operation or 'the run'} has no open dead letter"
     op = state.operations[operation]
     if request.verb is Verb.RETRY:
-        asks_person = op.operation.direction is Direction.COMPENSATION and op.cause is Cause.IN_DOUBT
-        return "nobody can tell whether there is anything to undo: resolve it" if asks_person else None
+        return _object_to_retry(saga, op, at_ms)
     if not request.reason:
         return "a resolution takes a --reason"
     zone = zone_of(saga, operation)
-    return _object_to_resolution(zone, op, request.resolution) or _object_to_haste(state, op, request, at_ms)
-
-
-def _object_to_haste(state: RunState, op: OperationState, request: Request, at_ms: int) -> str | None:
-    """E9: nobody can say "not done", or "undone by hand", while a call of the action may still land."""
     action = op if op.operation.direction is Direction.ACTION else state.operations[op.operation.other]
     says_gone = request.resolution is Resolution.NOT_DONE or (
         action is not op and request.resolution is Resolution.DONE
     )
-    if not says_gone or at_ms >= action.late_until_ms:
+    objection = _object_to_resolution(zone, op, request.resolution)
+    return objection or (_object_to_haste(action, at_ms) if says_gone else None)
+
+
+def _object_to_retry(saga: Saga, op: OperationState, at_ms: int) -> str | None:
+    """E9: who orders another try of what neither key nor probe protects says "not done", and waits like that."""
+    if op.operation.direction is Direction.COMPENSATION:
+        asks_person = op.cause is Cause.IN_DOUBT
+        return "nobody can tell whether there is anything to undo: resolve it" if asks_person else None
+    call = call_of(saga, op.operation)
+    is_protected = saga.tools[call.tool].idempotent or call.on_unknown is OnUnknown.PROBE
+    return None if is_protected or not op.doubt else _object_to_haste(op, at_ms)
+
+
+def _object_to_haste(action: OperationState, at_ms: int) -> str | None:
+    """E9: nobody can say "not done", or "undone by hand", while a call of the action may still land."""
+    if at_ms >= action.late_until_ms:
         return None
     seconds = -(-(action.late_until_ms - at_ms) // 1000)
     return f"a call of {action.operation} by a driver that was lost may still land: look again in {seconds} s"

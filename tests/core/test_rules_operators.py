@@ -84,6 +84,28 @@ def test_nobody_can_say_not_done_while_a_lost_drivers_call_may_still_land() -> N
     assert play.status() is RunStatus.ROLLED_BACK
 
 
+def test_nobody_can_let_try_again_what_may_still_land_and_would_happen_twice() -> None:
+    """E9, E23: where neither a key nor a probe protects it, a retry says "not done", and waits like that."""
+    play = Play(saga("a", a={"idempotent": False, "timeout": 5_000}))
+    play.turn()
+    play.claim(calls_ended=False)
+    answer = play.ask(Verb.RETRY, "a")
+    assert answer.disposition is Disposition.REFUSED
+    assert answer.detail == "a call of a by a driver that was lost may still land: look again in 15 s"
+    play.now = 15_000
+    assert play.ask(Verb.RETRY, "a").disposition is Disposition.ACCEPTED
+    assert play.calls == ["a", "a"]
+
+
+def test_a_key_or_a_probe_lets_try_again_at_once_and_the_call_waits_for_the_earlier_one() -> None:
+    """E9, E23: what can't happen twice need not be refused."""
+    play = Play(saga("a", a={"on_unknown": "ask", "timeout": 5_000}))
+    play.turn()
+    play.claim(calls_ended=False)
+    assert play.ask(Verb.RETRY, "a").disposition is Disposition.ACCEPTED
+    assert play.wake_ms() == 15_000
+
+
 def test_nobody_can_say_undone_by_hand_while_the_action_may_still_land() -> None:
     """E9: an effect that lands after the undo by hand would be left for ever."""
     play = Play(saga("a", a={"null_safe": False, "timeout": 5_000}))
