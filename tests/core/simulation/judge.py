@@ -20,7 +20,7 @@ def judge(evidence: Evidence) -> list[str]:
     findings.check(evidence.is_fold_equal, "L4: the state is not the fold of the log")
     findings.check(evidence.is_at_rest, "V1: the run is not at rest")
     findings += _judge_sight(evidence)
-    findings += _judge_requests(evidence, reading)
+    findings += judge_requests(evidence, reading)
     return list(findings)
 
 
@@ -35,7 +35,8 @@ def _judge_sight(evidence: Evidence) -> Findings:
     return findings
 
 
-def _judge_requests(evidence: Evidence, reading: Reading) -> Findings:
+def judge_requests(evidence: Evidence, reading: Reading) -> Findings:
+    """Return what is wrong with what became of the operators' requests."""
     findings = Findings()
     pivots = [known for op, known in reading.known.items() if evidence.steps[op[0]]["class"] == "pivot"]
     is_pivot_open = evidence.status == "stuck" and any(known.doubt for known in pivots)

@@ -47,20 +47,24 @@ class Reading:
     def read(self) -> None:
         """Read all records."""
         for record, writer in zip(self.evidence.records, self.evidence.writers, strict=True):
-            self.seq += 1
-            kind = record["type"]
-            if kind == "driver_claimed":
-                self._check(record["fence"] > self.fence, "C1", "a fence does not grow")
-                self.fence = record["fence"]
-            self._check(
-                writer == self.fence or self.seq == 1, "C1", f"written under fence {writer}, the run's is {self.fence}"
-            )
-            self._check((self.seq == 1) == (kind == "run_created"), "L5", "a log begins with run created, once")
-            if self.ended is not None:
-                self._check(kind in {"operator", "driver_claimed"}, "L5", f"{kind} after the end")
-            if self.stuck:
-                self._check(kind in {"operator", "driver_claimed"}, "L5", f"{kind} while stuck")
-            getattr(self, f"_read_{kind}")(record)
+            self.read_one(record, writer)
+
+    def read_one(self, record: Plain, writer: int) -> None:
+        """Read the next record, which was written under the fence *writer*."""
+        self.seq += 1
+        kind = record["type"]
+        if kind == "driver_claimed":
+            self._check(record["fence"] > self.fence, "C1", "a fence does not grow")
+            self.fence = record["fence"]
+        self._check(
+            writer == self.fence or self.seq == 1, "C1", f"written under fence {writer}, the run's is {self.fence}"
+        )
+        self._check((self.seq == 1) == (kind == "run_created"), "L5", "a log begins with run created, once")
+        if self.ended is not None:
+            self._check(kind in {"operator", "driver_claimed"}, "L5", f"{kind} after the end")
+        if self.stuck:
+            self._check(kind in {"operator", "driver_claimed"}, "L5", f"{kind} while stuck")
+        getattr(self, f"_read_{kind}")(record)
 
     def _check(self, condition: object, rule: str, message: str) -> None:
         self.findings.check(condition, f"{rule}: record {self.seq}: {message}")
