@@ -133,6 +133,18 @@ def test_the_end_says_what_stayed_with_what_the_action_returned() -> None:
     ]
 
 
+def test_an_item_that_stays_is_named_with_its_own_output() -> None:
+    """F9, E22: which of the items it was, and what that very call returned."""
+    play = Play(saga("f -> b", f={"foreach": "${{ input.xs }}"}), data={"xs": [1, 2]})
+    play.turn()
+    play.answer("f[0]", "ok", output={"id": 3})
+    play.answer("f[1]", "ok", output={"id": 4})
+    play.ask(Verb.TERMINATE)
+    play.answer("b", "reject")
+    found = find_left(play.saga, play.state)
+    assert [(each.place, each.output) for each in found] == [("f[1]", {"id": 4}), ("f[0]", {"id": 3})]
+
+
 def test_an_abandoned_undo_stays_in_what_is_left() -> None:
     """E23: `--abandon` settles a dead letter; its effect stays and is named."""
     play = _dead_undo()

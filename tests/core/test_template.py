@@ -74,6 +74,7 @@ def test_a_plain_reference_keeps_its_type_and_each_of_its_digits(text: Any, valu
     [
         ("${{ input.x }}", "input has no x, in input.x"),
         ("${{ input.t.y }}", "input.t is text, so it has no y, in input.t.y"),
+        ("${{ input.n.y }}", "input.n is null, so it has no y, in input.n.y"),
         ("${{ input.a[1] }}", "input.a has 1 items, no [1], in input.a[1]"),
         ("${{ input.t[0] }}", "input.t is no list, in input.t[0]"),
         ("${{ item }}", "item is not known here, in item"),

@@ -8,6 +8,7 @@ import pytest
 
 from sagactl.core.records import Direction, Operation
 from sagactl.core.tracing import (
+    TRACEPARENT_LENGTH_MAX,
     Remote,
     call_span_id,
     probe_span_id,
@@ -48,6 +49,7 @@ def test_a_traceparent_is_one_by_the_standard() -> None:
     """W3C Trace Context: version, trace, parent, flags, in lower-case digits."""
     pattern = r"00-[0-9a-f]{32}-[0-9a-f]{16}-0[01]"
     assert re.fullmatch(pattern, write_traceparent(RUN, run_span_id(RUN)))
+    assert write_traceparent(RUN, run_span_id(RUN)).endswith("-01")
     assert write_traceparent(RUN, run_span_id(RUN), is_sampled=False).endswith("-00")
 
 
@@ -60,7 +62,10 @@ TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
         (f"00-{TRACE}-{SPAN}-01", 1),
         (f"00-{TRACE}-{SPAN}-00", 0),
         (f"cc-{TRACE}-{SPAN}-01", 1),
+        (f"00-{TRACE}-{SPAN}-1f", 31),
         (f"cc-{TRACE}-{SPAN}-01-what-comes-later", 1),
+        (f"cc-{TRACE}-{SPAN}-01-".ljust(TRACEPARENT_LENGTH_MAX, "x"), 1),
+        (f"cc-{TRACE}-{SPAN}-01-".ljust(TRACEPARENT_LENGTH_MAX + 1, "x"), None),
         (f"00-{TRACE}-{SPAN}-01-more", None),
         (f"ff-{TRACE}-{SPAN}-01", None),
         (f"00-{'0' * 32}-{SPAN}-01", None),

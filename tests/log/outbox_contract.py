@@ -67,6 +67,22 @@ def expired(step: str) -> Decision:
 class OutboxContract:
     """The suite; `log` is a fixture."""
 
+    def test_when_a_channel_has_something_to_do(self, log: Log) -> None:
+        """E23: at once, when a try is due, or when what it belongs to has been said; never for what others are told."""
+        channels: Channels = {"ops": frozenset({Reason.DEAD_LETTER}), "boss": frozenset({Reason.STUCK})}
+        lease = start(log)
+        add(log, lease, dead())
+        assert [log.outbox.next_due_ms(channels, each) for each in channels] == [0, None]
+        assert log.outbox.next_due_ms({"ops": frozenset({Reason.STUCK})}, "ops") == 0
+        message = log.outbox.claim(channels, "ops", NOW)
+        assert message is not None
+        add(log, lease, answered("q"))
+        assert log.outbox.next_due_ms(channels, "ops") == NOW + LEASE_MS
+        log.outbox.settle(message.number, done(), channels, NOW)
+        assert log.outbox.next_due_ms(channels, "ops") == 0
+        assert len(deliver(log, channels)) == 1
+        assert [log.outbox.next_due_ms(channels, each) for each in channels] == [None, None]
+
     # Which record tells whom
 
     @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -45,6 +46,9 @@ def leave_words_alone() -> None:
     mutators.mutation_operators[:] = [(kind, others.get(each, each)) for kind, each in mutators.mutation_operators]
 
 
+QUICK_SECONDS = 0.5
+
+
 class Chosen:
     """A pytest plugin: runs these tests alone, in this order, and keeps what can be called without pytest."""
 
@@ -53,26 +57,39 @@ class Chosen:
         self.plain = plain
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        """Keep what was chosen; a test that takes only its parameters is a function like any other."""
+        """Keep what was chosen; a quick test that takes only its parameters is a function like any other."""
+        took_seconds = import_module("mutmut.state").state().duration_by_test
         items[:] = sorted((each for each in items if each.nodeid in self.place), key=self._place_of)
         for each in items:
             parameters = each.callspec.params if hasattr(each, "callspec") else {}
             wanted = inspect.signature(each.obj).parameters.keys()
-            if wanted <= parameters.keys():
+            if wanted <= parameters.keys() and took_seconds.get(each.nodeid, 0) < QUICK_SECONDS:
                 self.plain[each.nodeid] = partial(each.obj, **{name: parameters[name] for name in wanted})
 
     def _place_of(self, item: Any) -> int:
         return self.place[item.nodeid]
 
 
+SECONDS_MAX = 3.0
+"""Time of the processor after which a test that takes a moment is taken for one that never ends."""
+
+
 def is_noticed(tests: Iterable[str], plain: dict[str, Callable[[], object]]) -> bool:
-    """Call what can be called without pytest, the quickest first; tell whether one of them fails."""
-    for name in tests:
-        if name in plain:
-            try:
+    """Call what can be called without pytest, the quickest first; tell whether one of them fails, or never ends."""
+
+    def give_up(*_: object) -> None:
+        raise SystemExit("it never ends")
+
+    signal.signal(signal.SIGVTALRM, give_up)
+    try:
+        for name in tests:
+            signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS_MAX)
+            if name in plain:
                 plain[name]()
-            except BaseException:  # whatever it is, it is noticed
-                return True
+    except BaseException:  # whatever it is, it is noticed
+        return True
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
     return False
 
 
