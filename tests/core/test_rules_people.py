@@ -344,7 +344,7 @@ def test_an_answer_needs_a_run_that_waits_for_it_and_a_step() -> None:
     """E22: after the end, on the way back, and for no step at all, an answer is refused and says why."""
     play = Play(saga("a -> b", b=ASKS))
     play.run()
-    assert play.ask(Verb.APPROVE).detail == "None waits for no approval"
+    assert play.ask(Verb.APPROVE).detail == "no step waits for an approval"
     assert play.ask(Verb.APPROVE, "a").detail == "a waits for no approval"
     play.ask(Verb.CANCEL)
     assert play.ask(Verb.APPROVE, "b").detail == "the run goes back: nothing is approved any more"
