@@ -172,7 +172,7 @@ def _as_send_error(error: Exception) -> SendError:
 
 def _after_failure(claimed: Delivery, error: SendError, now_ms: int) -> Delivery:
     text = str(error)[:ERROR_LENGTH_MAX]
-    if claimed.attempts >= DELIVERY_ATTEMPTS_MAX:
+    if error.is_final or claimed.attempts >= DELIVERY_ATTEMPTS_MAX:
         return replace(claimed, state=DeliveryState.GIVEN_UP, due_ms=0, error=text)
     due_ms = now_ms + delay_ms(claimed.attempts, error.retry_after_ms)
     return replace(claimed, state=DeliveryState.WAITING, due_ms=due_ms, error=text)

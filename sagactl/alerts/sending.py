@@ -10,11 +10,12 @@ ERROR_LENGTH_MAX: Final = 300
 
 
 class SendError(Exception):
-    """A message could not be sent; another try may succeed. The text names no secret."""
+    """A message could not be sent; another try may succeed, unless it *is_final*. The text names no secret."""
 
-    def __init__(self, message: str, *, retry_after_ms: int | None = None) -> None:
+    def __init__(self, message: str, *, retry_after_ms: int | None = None, is_final: bool = False) -> None:
         super().__init__(message[:ERROR_LENGTH_MAX])
         self.retry_after_ms = retry_after_ms
+        self.is_final = is_final
 
 
 def delay_ms(attempts: int, retry_after_ms: int | None = None) -> int:

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from http.client import HTTPConnection, HTTPResponse
 
 LIMIT_SECONDS: Final = 10.0
+GONE: Final = 410
+"""By the specification: whoever answers so wants nothing more, now or later."""
+
 ANSWER_BYTES_MAX: Final = 65_536
 KEY_BYTES: Final = range(24, 65)
 """How long the key of a secret may be, by the specification."""
@@ -146,6 +149,8 @@ def _judge(status: int, retry_after: str | None, text: str) -> None:
         return
     if 300 <= status < 400:
         raise SendError(f"answered {status}: redirects are not followed")
+    if status == GONE:
+        raise SendError("answered 410: it takes no more messages, so this one is given up", is_final=True)
     said = f"answered {status}" + (f": {text}" if text else "")
     raise SendError(said, retry_after_ms=_read_retry_after(retry_after))
 
