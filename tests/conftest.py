@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -24,9 +27,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--soak", action="store_true", help="make the long runs as well")
 
 
-def pytest_configure() -> None:
-    """Let no test be spoken to as if a runner of CI read it, also where one does."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Let no test be spoken to as if a runner of CI read it, and none write to the user's own folder of state.
+
+    A file stands where logs would be testified to a second time: tests put logs back as they like.
+    """
     os.environ.pop("GITHUB_ACTIONS", None)
+    state = Path(tempfile.mkdtemp(prefix="sagactl-state-"))
+    (state / "sagactl").mkdir()
+    (state / "sagactl" / "witnesses").touch()
+    os.environ["XDG_STATE_HOME"] = str(state)
+    config.add_cleanup(lambda: shutil.rmtree(state, ignore_errors=True))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -29,6 +30,9 @@ def doctor(
     bundle: Annotated[
         Path | None, typer.Option("--bundle", metavar="FILE", help="Also write a report for others to read.")
     ] = None,
+    after_restore: Annotated[
+        bool, typer.Option("--after-restore", help="Accept a log that was put back from a copy; pause its runs.")
+    ] = False,
 ) -> int:
     """Check the machine, the settings, the log, plugins, sagas, and runs that wait for somebody.
 
@@ -41,9 +45,12 @@ def doctor(
       sagactl doctor -o json
 
       sagactl doctor --bundle report.json
+
+      sagactl doctor --after-restore
     """
     guard_stdout()
     settings = context.ensure_object(Globals)
+    paused = _accept(settings) if after_restore else []
     checks = list(examine(lambda: open_project(settings.directory, log=settings.log)))
     document = write_checks(checks, list_versions())
     if bundle is not None:
@@ -51,8 +58,20 @@ def doctor(
     if settings.output is Output.TEXT:
         write_line(answer_stream(), render_checks(checks, list_versions(), style_of(answer_stream(), settings)))
     else:
-        write_document(document)
+        write_document({**document, "paused": list(paused)})
     return _code_of(checks)
+
+
+def _accept(settings: Globals) -> list[str]:
+    """Accept a log that was put back, and say which runs wait for somebody now."""
+    from sagactl.doctor.restored import accept_restored
+
+    with open_project(settings.directory, log=settings.log) as project:
+        paused = accept_restored(project)
+        for run_id in paused:
+            told = f"run {run_id} is paused; look at what it has done since the copy was made, then"
+            write_line(sys.stderr, f"{told}: sagactl unpause {run_id}")
+    return paused
 
 
 def _code_of(checks: list[Check]) -> ExitCode:

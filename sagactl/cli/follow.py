@@ -98,6 +98,8 @@ def drive(
     display = make_display(settings, grace_ms=grace_ms)
     follower = Follower(session, display)
     driver.subscribe(follower)
+    if not only_record:
+        session.warn_of_room()
     with display, Signals(driver, display, hints=follower.list_hints, grace_ms=grace_ms) as signals:
         take_over()
         endings = driver.drive(only_record=only_record)

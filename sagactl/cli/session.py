@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from sagactl.core.saga import Saga
     from sagactl.spec.problem import Problem
 
+ROOM_BYTES_LOW: Final = 64 * 1024 * 1024
+"""When less is free on the log's disk, who begins or carries on a run is warned."""
+
 WIDTH_UNKNOWN: Final = 80
 """What a terminal is taken for that doesn't say how wide it is."""
 
@@ -54,6 +57,16 @@ class Session:
     def shows_progress(self) -> bool:
         """Tell whether progress goes to stderr."""
         return self.settings.quiet == 0
+
+    def warn_of_room(self) -> None:
+        """Say how little room the log's disk has: a run that can't write stops before its next call (E18)."""
+        try:
+            disk = os.statvfs(Path(self.app.config.log).expanduser().absolute().parent)
+        except OSError:
+            return  # nothing is there yet
+        room = disk.f_bavail * disk.f_frsize
+        if room < ROOM_BYTES_LOW:
+            self.say(f"warning: the log's disk has room for {room // 1024:,} KiB; a run that can't write stops")
 
     def warn_of_secrets(self, saga: Saga) -> None:
         """Say what is wrong with where the secrets of *saga* come from."""

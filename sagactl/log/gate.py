@@ -59,6 +59,25 @@ class Witness(NamedTuple):
     hash: str = ""
 
 
+def spell_witness(witness: Witness) -> bytes | None:
+    """Return a witness as one sector, or None where a run has an id that no release of ours makes."""
+    store_id, run_id, seq, head = witness
+    text = f"{_HEAD} {store_id} {run_id} {seq} {head}" if run_id else f"{_HEAD} {store_id}"
+    if not text.isascii() or len(text) >= _SIZE or (run_id and not run_id.isalnum()):
+        return None
+    return text.encode("ascii").ljust(_SIZE - 1) + b"\n"
+
+
+def parse_witness(line: bytes) -> Witness | None:
+    """Return the witness that *line* spells, or None."""
+    words = line.decode("ascii", "replace").split()
+    if len(words) == 2 and words[0] == _HEAD:
+        return Witness(words[1])
+    if len(words) == 5 and words[0] == _HEAD and words[3].isdecimal():
+        return Witness(words[1], words[2], int(words[3]), words[4])
+    return None
+
+
 class Gate:
     """The lock and the witness of the log at *path*; not safe for several threads at once."""
 
@@ -113,21 +132,14 @@ class Gate:
         """Return the witness, or None where there is none that can be read."""
         if self._descriptor is None:
             return None
-        words = os.pread(self._descriptor, _SIZE, 0).decode("ascii", "replace").split()
-        if len(words) == 2 and words[0] == _HEAD:
-            return Witness(words[1])
-        if len(words) == 5 and words[0] == _HEAD and words[3].isdecimal():
-            return Witness(words[1], words[2], int(words[3]), words[4])
-        return None
+        return parse_witness(os.pread(self._descriptor, _SIZE, 0))
 
     def write_witness(self, witness: Witness) -> None:
         """Take down what the log holds; the lock is held. Where it fails, an older witness stays, which still holds."""
         assert self._descriptor is not None, "only who may write to the log takes down what it holds"
-        store_id, run_id, seq, head = witness
-        text = f"{_HEAD} {store_id} {run_id} {seq} {head}" if run_id else f"{_HEAD} {store_id}"
-        if not text.isascii() or len(text) >= _SIZE or (run_id and not run_id.isalnum()):
-            return  # a run id that no release of ours makes
-        line = text.encode("ascii").ljust(_SIZE - 1) + b"\n"
+        line = spell_witness(witness)
+        if line is None:
+            return
         try:
             os.pwrite(self._descriptor, line, 0)
         except OSError:

@@ -248,7 +248,7 @@ def check_witness(connection: sqlite3.Connection, path: Path, witness: Witness |
     """
     if witness is None:
         return
-    hint = f"put the newest copy back with its -wal file; to go on with this one, remove {path}-gate"
+    hint = "put the newest copy back with its -wal file; to go on with this one: sagactl doctor --after-restore"
     store_id = read_store_id(connection)
     if store_id != witness.store_id:
         message = f"{path} is another log (store {store_id[:8]}) than was kept here (store {witness.store_id[:8]})"

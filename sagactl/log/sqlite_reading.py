@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from sagactl.log.far_witness import FarWitness
 from sagactl.log.file_system import refuse_foreign_file, refuse_odd_file
 from sagactl.log.gate import Gate, Witness, find_gate
 from sagactl.log.migrate import APPLICATION_ID
@@ -27,6 +28,7 @@ from sagactl.log.sqlite_open import (
     connect_plainly,
     no_log,
     open_to_read,
+    read_store_id,
 )
 
 T = TypeVar("T")
@@ -105,6 +107,7 @@ class ReadingStore:
         try:
             if not self._is_checked:
                 check_witness(connection, self._path, witness)
+                check_witness(connection, self._path, FarWitness(self._path, read_store_id(connection)).read())
                 self._is_checked = True
         except BaseException:
             connection.close()

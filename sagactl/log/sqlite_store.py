@@ -18,11 +18,13 @@ from typing import Final, NamedTuple, TypeVar
 
 from sagactl.errors import InternalError, StorageError
 from sagactl.log.checkpoint import Checkpointer, checkpoint
+from sagactl.log.far_witness import FarWitness
 from sagactl.log.gate import Gate, Witness
 from sagactl.log.sqlite_errors import storage_error
 from sagactl.log.sqlite_open import (
     BUSY_MS,
     Connect,
+    check_witness,
     connect_plainly,
     holds,
     open_to_write,
@@ -67,8 +69,12 @@ class WritingStore:
         prepare_place(path)
         self._gate = Gate(path, timeout_seconds=busy_ms / 1000)
         try:
-            self._store_id = read_store_id(self._connected())
+            self._store_id = self.read(read_store_id)
+            self._far = FarWitness(path, self._store_id)
+            witness = self._far.read()
+            self.read(lambda connection: check_witness(connection, path, witness))
         except BaseException:
+            self._throw_away()
             self._gate.close()
             raise
 
@@ -98,7 +104,9 @@ class WritingStore:
                 value, mark = self._run(connection, work)
                 self._commit(connection, mark)
                 if mark is not None:
-                    self._gate.write_witness(Witness(self._store_id, *mark))
+                    witness = Witness(self._store_id, *mark)
+                    self._gate.write_witness(witness)
+                    self._far.note(witness)
                 self._checkpointer.after_commit(connection)
                 return value
             finally:
@@ -174,6 +182,7 @@ class WritingStore:
         """Close the connection; the last one leaves no WAL behind."""
         with self._lock:
             self._is_closed = True
+            self._far.write()
             if self._connection is not None:
                 # Where others keep the gate, SQLite's own lock keeps them out of a checkpoint (see `checkpoint`).
                 with suppress(StorageError):

@@ -17,6 +17,7 @@ from sagactl.log import migrate
 from sagactl.log.base import RunFilter
 from sagactl.log.migrate import SCHEMA_VERSION, SCRIPTS, read_scripts, split_script
 from sagactl.log.open import open_log
+from sagactl.log.restored import accept_log
 from sagactl.log.sqlite import SqliteLog
 from tests.log.process import ROOT, end, launch, listen, tell
 from tests.log.samples import add, intent, start
@@ -106,8 +107,8 @@ time.sleep(60)
     path.with_name("log.db-wal").unlink()
     with pytest.raises(DamagedLogError, match="run1") as caught:
         open_log(path, read_only=read_only)
-    assert "-gate" in str(caught.value.hint)
-    path.with_name("log.db-gate").unlink()
+    assert "sagactl doctor --after-restore" in str(caught.value.hint)
+    accept_log(path)
     with closing(open_log(path)) as log:
         assert log.row("run1").seq == 3
 

@@ -282,6 +282,7 @@ def test_b63_full_before_a_call_means_no_call(scene: Scene, disk: Path) -> None:
     _fill(disk)
     refused = scene.do("run", "x")
     assert (refused.code, refused.error) == (1, "disk-full")
+    assert "warning: the log's disk has room for 0 KiB" in refused.err
     assert "free" in refused.json["error"]["hint"]
     assert len(_notes(scene, "begin")) == 1
     assert _check(scene, disk, expected=0)["status"] == "succeeded"

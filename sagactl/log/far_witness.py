@@ -1,0 +1,100 @@
+"""A second witness of the log, kept far from it: in the user's state folder and not beside the database (N9).
+
+The witness in the gate's file (see `gate`) notices a database that was replaced by an older copy. Where the whole
+folder was put back - a backup, a snapshot, a copy of yesterday's project - the gate's file was put back with it, and
+all that was done since would be done again. So what the log held is taken down once more in
+`$XDG_STATE_HOME/sagactl/witnesses` (or `~/.local/state/…`): one small file for each log, named after its id and its
+path, so that a copy that goes its own way at another place is another log.
+
+It is written at most once a second and when a log is closed, without a sync: an older one only sees less. It may be
+missing (another machine, another user, no home): then nothing is noticed, as without it. No record of work depends on
+it, so whatever can't be written or read there is passed over.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from sagactl.hashing import sha256
+from sagactl.log.gate import Witness, parse_witness, spell_witness
+
+WITNESSES_MAX: Final = 1_000
+"""Files that are kept; the oldest go first."""
+
+_EVERY_SECONDS: Final = 1.0
+_NAME_LENGTH: Final = 32
+_BYTES_MAX: Final = 512
+
+
+class FarWitness:
+    """The second witness of the log *store_id* at *path*."""
+
+    def __init__(self, path: Path, store_id: str) -> None:
+        self._store_id = store_id
+        folder = _find_folder()
+        place = f"{store_id}:{os.path.realpath(path)}".encode("utf-8", "surrogateescape")
+        self._file = None if folder is None else folder / sha256(place).hexdigest()[:_NAME_LENGTH]
+        self._noted: Witness | None = None
+        self._written_at = time.monotonic()
+
+    def read(self) -> Witness | None:
+        """Return what was taken down, or None."""
+        if self._file is None:
+            return None
+        try:
+            with self._file.open("rb") as file:
+                found = parse_witness(file.read(_BYTES_MAX))
+        except OSError:
+            return None
+        return found if found is not None and found.store_id == self._store_id else None
+
+    def note(self, witness: Witness) -> None:
+        """Take down what is durable, now or soon."""
+        self._noted = witness
+        if time.monotonic() - self._written_at >= _EVERY_SECONDS:
+            self.write()
+
+    def write(self) -> None:
+        """Write down what was noted last."""
+        witness, self._noted = self._noted, None
+        line = None if witness is None else spell_witness(witness)
+        self._written_at = time.monotonic()
+        if self._file is None or line is None:
+            return
+        with suppress(OSError):
+            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not self._file.exists():
+                _make_room(self._file.parent)
+            beside = self._file.with_name(f"{self._file.name}.{os.getpid()}")
+            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            try:
+                os.write(descriptor, line)
+            finally:
+                os.close(descriptor)
+            beside.replace(self._file)
+
+    def forget(self) -> None:
+        """Take back what was taken down: the log is accepted as it is."""
+        self._noted = None
+        if self._file is not None:
+            with suppress(OSError):
+                self._file.unlink(missing_ok=True)
+
+
+def _find_folder() -> Path | None:
+    state = os.environ.get("XDG_STATE_HOME")
+    try:
+        base = Path(state) if state else Path.home() / ".local" / "state"
+    except RuntimeError:  # nobody's process
+        return None
+    return base / "sagactl" / "witnesses"
+
+
+def _make_room(folder: Path) -> None:
+    files = sorted(folder.iterdir(), key=lambda file: file.stat().st_mtime)
+    for file in files[: max(0, len(files) - WITNESSES_MAX + 1)]:
+        file.unlink(missing_ok=True)

@@ -1,0 +1,63 @@
+"""A project whose log was put back to an earlier copy: refused, accepted knowingly, and gone on with by a person."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.project import Project
+from tests.cli.verdict import check_world
+
+FLAKY = ("run", "onboarding", "-q", "-i", "email=ada@example.com", "-i", "amount:=4900", "-i", "card=flaky")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """Return a project whose run has succeeded, and whose log was put back to where it waited."""
+    made = Project.make(tmp_path / "p")
+    made.environ["XDG_STATE_HOME"] = str(tmp_path / "state")
+    assert made.run(*FLAKY, "--no-wait").code == 12
+    log, copy = made.path / ".sagactl", tmp_path / "copy"
+    shutil.copytree(log, copy, ignore=shutil.ignore_patterns("sandbox*"))
+    assert made.run("resume", "--all", "-q").code == 0
+    for name in ("log.db", "log.db-gate"):
+        shutil.copy(copy / name, log / name)
+    return made
+
+
+def test_a_log_that_was_put_back_is_used_only_once_it_was_accepted(project: Project) -> None:
+    """N9: every command refuses it; accepted, its unfinished runs are paused, and nothing happens twice."""
+    done = len(project.witness())
+    for command in (["resume", "--all"], ["list"], ["verify"], list(FLAKY)):
+        refused = project.run(*command)
+        assert refused.code == 1, (command, refused.out)
+        assert "hint: put the newest copy back" in refused.err
+    accepted = project.run("doctor", "--after-restore", "-o", "json")
+    assert accepted.code == 0, accepted.err
+    run = project.latest()
+    assert accepted.json["paused"] == [run["id"]]
+    assert f"sagactl unpause {run['id']}" in accepted.err
+    assert run["status"] == "waiting"
+    assert run["waiting_for"]["what"] == "paused"
+    assert "the log is a copy that was put back" in project.run("log", run["id"], "-o", "json").out
+    assert project.run("resume", "--all", "-q").code == 12
+    assert len(project.witness()) == done, "nothing is called before a person says so"
+    assert project.run("unpause", run["id"], "-q").code == 0
+    shown, log, sandbox, verified = project.run_several(
+        ["show", "-o", "json"], ["log", "-o", "jsonl"], ["sandbox", "show", "-o", "json"], ["verify"]
+    )
+    assert (shown.json["run"]["status"], verified.code) == ("succeeded", 0)
+    records = [json.loads(line) for line in log.out.splitlines()]
+    assert check_world(shown.json["run"], sandbox.json["ledger"], records) == []
+    again = project.run("doctor", "--after-restore", "-o", "json")
+    assert again.json["paused"] == []
+
+
+def test_there_must_be_a_log_to_accept(project: Project) -> None:
+    """N9: an empty place isn't accepted, so nothing begins anew by this."""
+    (project.path / ".sagactl" / "log.db").unlink()
+    refused = project.run("doctor", "--after-restore", "-o", "json")
+    assert (refused.code, refused.json["error"]["code"]) == (4, "no-log")
