@@ -64,7 +64,7 @@ ALLOWED = {
         "errors",
         *NEIGHBOURS,
     },
-    "doctor": {"doctor", "app", "log", "core", "errors", ""},
+    "doctor": {"doctor", "app", "driving", "log", "core", "errors", ""},
     "chaos": {
         *("chaos", "app", "driving", "engine", "core", "errors", "log", "tools.base"),
         *("config", "identity", "sandbox", "secrets.masking"),

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from sagactl.log.gate import GATE_SUFFIX
 from tests.cli.project import Project
 from tests.log.disk.trace import Change, State, Trace
 from tests.log.disk.vfs import Kind
@@ -114,6 +115,8 @@ def _decode(text: str) -> bytes:
 
 def _read_change(call: str, name: str, texts: list[bytes], rest: str) -> Change | None:
     match call:
+        case "openat" if "O_CREAT" in rest and name.endswith(GATE_SUFFIX):
+            return Change(Kind.WRITE, name)  # empty, and its folder is synced at once
         case "openat":
             return Change(Kind.CREATE, name) if "O_CREAT" in rest and name.endswith(("-journal", "-wal")) else None
         case "pwrite64":

@@ -60,7 +60,7 @@ class Recorder:
         before = {each.name: each.read_bytes() for each in folder.iterdir()} if folder.exists() else {}
         self.trace = Trace(before=before)
         self._folder = folder
-        self._gate = next((text for name, text in before.items() if name.endswith(GATE_SUFFIX)), b"")
+        self._gate = next((text for name, text in before.items() if name.endswith(GATE_SUFFIX)), None)
 
     def see(self, kind: Kind, name: str, *, offset: int = 0, data: bytes = b"", size: int = 0) -> bytes:
         """Note a change; reads and locks change nothing."""
@@ -70,7 +70,7 @@ class Recorder:
         return data
 
     def look_at_gate(self) -> None:
-        """Note what was written to the gate since."""
+        """Note what was written to the gate since; its file is made, and its folder synced, before the database."""
         for path in self._folder.glob(f"*{GATE_SUFFIX}"):
             text = path.read_bytes()
             if text != self._gate:
