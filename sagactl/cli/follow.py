@@ -21,7 +21,7 @@ from sagactl.cli.views.error import render_error, write_error
 from sagactl.cli.views.report import render_recorded, render_report
 from sagactl.cli.views.scene import Scene
 from sagactl.cli.views.spelling import spell
-from sagactl.core.records import Request, RunStatus
+from sagactl.core.records import Holder, Request, RunStatus
 from sagactl.core.saga import Saga
 from sagactl.core.state import RunState
 from sagactl.driving import Driver
@@ -122,8 +122,11 @@ def code_of_ending(ending: Ending, signal_code: ExitCode | None) -> ExitCode:
             return code_of_status(ending.summary.status)
 
 
-def write_ending(session: Session, ending: Ending, last: Committed) -> None:
-    """Write the answer: the report, or the run as a document; and tell a runner of CI."""
+def write_ending(session: Session, ending: Ending, last: Committed, *, driver: Holder | None = None) -> None:
+    """Write the answer: the report, or the run as a document; and tell a runner of CI.
+
+    *driver* is the other process that drives the run, where one does.
+    """
     tell_runner(session, ending, last)
     if session.output is Output.TEXT:
         if session.settings.quiet < 2:
@@ -132,7 +135,7 @@ def write_ending(session: Session, ending: Ending, last: Committed) -> None:
     if ending.why is Why.LEASE_LOST:
         _write_loss(session, last)
         return
-    write_document(write_run(last.saga, last.state))
+    write_document(write_run(last.saga, last.state, driver=driver))
 
 
 def _write_loss(session: Session, last: Committed) -> None:
@@ -180,5 +183,6 @@ def make_scene(session: Session, saga: Saga, state: RunState) -> Scene:
 
 def write_logged_run(session: Session, row: RunRow) -> None:
     """Write the answer for a run that is not driven here: what its log says."""
-    known = session.app.read(row.run_id)
-    write_ending(session, Ending(row.run_id, known.summary, Why.AT_REST), known)
+    known, now = session.app.read(row.run_id), session.app.row(row.run_id)
+    driver = now.holder if is_driven(now) else None
+    write_ending(session, Ending(row.run_id, known.summary, Why.AT_REST), known, driver=driver)

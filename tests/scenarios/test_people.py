@@ -216,6 +216,9 @@ def test_x03_a_cancel_around_the_pivot(place: str, code: int, scene: Scene) -> N
     running = _held(scene, place)
     asking = scene.start("cancel", scene.latest())
     scene.wait_for(lambda: scene.of("operator"))
+    if place == "at":
+        waiting = asking.wait()
+        assert waiting.run["driver"]["pid"] == running.pid
     _open(scene)
     assert asking.wait().code == code
     assert running.wait().code == (10 if place == "before" else 0)
