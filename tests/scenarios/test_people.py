@@ -105,6 +105,28 @@ def test_b91_an_approval_survives_a_crash(scene: Scene) -> None:
     check_all(scene)
 
 
+@pytest.mark.parametrize("others", [("deny",), ("cancel",), ("approve",), ("rollback", "--yes"), ("terminate",)])
+def test_b91_two_answers_at_once_are_not_both_taken(others: tuple[str, ...], scene: Scene) -> None:
+    """C2, E22: whichever comes first counts; the other is refused, or turns the run around where that is allowed."""
+    scene.saga("x", [step("a"), step("b", "wait 0.02", approval=True), step("c")])
+    verb, *options = others
+    for _ in range(4):
+        _ask(scene)
+        run = scene.latest()
+        pair = scene.start("approve", run), scene.start(verb, run, *options)
+        codes = [each.wait().code for each in pair]
+        status = scene.show(run)["status"]
+        operators = scene.of("operator", run)
+        taken = {each["body"]["request"]["verb"] for each in operators if each["body"]["disposition"] == "accepted"}
+        assert taken, "one of them is answered"
+        assert not {"approve", "deny"} <= taken
+        assert status in {"succeeded", "rolled_back", "terminated"}, (codes, status, taken)
+        assert set(codes) <= {0, 5, 6, 10, 13}, codes
+        if "approve" not in taken:
+            assert scene.calls(run).count("b") == 0
+    check_all(scene, looks=False)
+
+
 FRESH = {
     "succeeded": ([step("a"), step("b")], ()),
     "rolled_back": ([step("a"), step("b", "reject no")], ()),
