@@ -23,7 +23,7 @@ def test_a_dead_letter_before_the_pivot_makes_the_run_stuck_though_another_step_
 
 def test_a_retry_by_a_person_waits_until_a_lost_drivers_call_cannot_land_any_more() -> None:
     """E9: calls of one operation never overlap, whoever orders the second one."""
-    play = Play(saga("a", a={"idempotent": False, "timeout": 5_000}))
+    play = Play(saga("a", a={"on_unknown": "ask", "timeout": 5_000}))
     play.turn()
     play.now = 1_000
     play.claim(calls_ended=False)
