@@ -7,6 +7,7 @@ taken for nothing. Sequence numbers are told by order alone, and the number of t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from sagactl.core.backward import is_due_for_undo
@@ -83,6 +84,7 @@ def key_of(saga: Saga, state: RunState, now_ms: int) -> tuple[Any, ...]:
         tuple(state.dead),
         tuple(state.in_flight),
         tuple(state.alerts),
+        (tuple(state.troubled), state.has_recovered),
         _failure_key(state.failure),
         *(state.direction, state.cause, state.failed_step, state.failing, state.terminating, state.pivot),
         *(state.pivot_passed, state.pivot_announced, state.paused, state.people_since_ms is None),
@@ -163,3 +165,16 @@ def _ahead(at_ms: int | None, now_ms: int) -> int | None:
 def _behind(at_ms: int, now_ms: int) -> int:
     """Return how long ago a time was, in whole seconds."""
     return (now_ms - at_ms) // LONG_MS
+
+
+HELD: Final[dict[type, tuple[Callable[..., Any], frozenset[str]]]] = {
+    RunState: (key_of, frozenset({"seq", "created", "fence", "claimed_at_ms", "waiting"})),
+    OperationState: (
+        _operation_key,
+        frozenset({"raw", "token", "attempts_before_retry", "first_seq", "settled"}),
+    ),
+    StepState: (_step_key, frozenset({"arguments"})),
+    Backward: (_backward_key, frozenset()),
+}
+"""What makes the key of each kind of state, and what it leaves out: what is told by order alone, what only people read,
+and what the shapes have none of."""
