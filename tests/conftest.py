@@ -15,7 +15,7 @@ from tests.proof import Measure, add_up, lines_of, prove
 
 __all__ = ["prove"]
 
-SEEDS = 2_000
+SEEDS = 20_000
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -87,22 +87,7 @@ def _forget_secrets() -> Iterator[None]:
     KNOWN._values, KNOWN._needles, KNOWN._reach = before
 
 
-@pytest.fixture
-def seed(pytestconfig: pytest.Config) -> int | None:
-    """Return the one seed that was asked for."""
-    found: int | None = pytestconfig.getoption("--seed")
-    return found
-
-
-@pytest.fixture
-def seeds(pytestconfig: pytest.Config) -> range:
-    """Return the seeds to simulate."""
-    one: int | None = pytestconfig.getoption("--seed")
-    return range(pytestconfig.getoption("--seeds")) if one is None else range(one, one + 1)
-
-
-@pytest.fixture
-def image(pytestconfig: pytest.Config) -> str | None:
-    """Return the one image of a power cut that was asked for."""
-    found: str | None = pytestconfig.getoption("--image")
-    return found
+def seeds_of(config: pytest.Config) -> range:
+    """Return the seeds to simulate: one that was asked for, or as many as were."""
+    one: int | None = config.getoption("--seed")
+    return range(config.getoption("--seeds")) if one is None else range(one, one + 1)
