@@ -140,6 +140,12 @@ def _plain_views(style: Style) -> Iterator[tuple[str, str]]:
     findings = (Finding(RUN_ID, 7, "the hash does not fit: the record was changed"), Finding(RUN_ID, None, "no row"))
     damaged = Verification(1, 19, {RUN_ID: "ab" * 32}, findings)
     yield "verify, damaged", render_verification(damaged, short_ids=SHORT_IDS, style=style)
+    yield "verify, beside kept heads", render_verification(sound, short_ids=SHORT_IDS, style=style, kept=2)
+    problem = "record 7 is gone or another: cut off, rewritten or set back"
+    behind = Verification(
+        1, 4, {RUN_ID: "ab" * 32}, (Finding(RUN_ID, 7, problem), Finding("gone9", 3, problem.replace("7", "3")))
+    )
+    yield "verify, behind a kept head", render_verification(behind, short_ids=SHORT_IDS, style=style, kept=2)
     yield "verify, empty", render_verification(Verification(0, 0), short_ids={}, style=style)
     yield "sandbox", render_sandbox(SYSTEMS, LEDGER, style=style)
     yield "sandbox, empty", render_sandbox({}, [], style=style)

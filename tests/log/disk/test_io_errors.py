@@ -7,9 +7,10 @@ the system's own SQLite.
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from tests.proof import Prove
 
 POINTS = "errors of the disk at the n-th operation (VFS)"
 AFTER = "calls made after an error of the disk"
+RAISED = "commits that raised and were durable all the same"
 GOAL = 500
 
 WAYS = ((True, False), (True, True), (False, True))
@@ -182,6 +184,42 @@ def test_a_run_survives_each_error_of_its_disk(
     assert stopped > points // 4 or fault.name in {"delete", "busy"}, "most errors are told"
     prove(POINTS, points, goal=GOAL)
     prove(AFTER, after, goal=0)
+
+
+def _count_records(path: Path) -> int:
+    """Return how many records a log holds, as whoever opens it next finds it."""
+    with closing(SqliteLog(path)) as log:
+        return log.verify().records
+
+
+def test_a_commit_that_raised_may_be_durable_and_is_gone_on_with(project: Project, prove: Prove) -> None:
+    """E18, L3: the sync of each commit fails, and the process dies at once: what it wrote is there all the same.
+
+    Nothing was called for it. Who goes on reads what the log says, and ends where a run without any fault ends.
+    """
+    sync = next(fault for fault in FAULTS if fault.name == "sync")
+    durable = 0
+    for number in range(1, 1_000):
+        world.calls, world.effects = [], {}
+        path = project.config.project / str(number) / "log.db"
+        dead = path.parent.with_name(f"dead{number}") / path.name
+
+        def die(path: Path = path, dead: Path = dead) -> int:
+            """Keep the files as the dying process leaves them."""
+            shutil.copytree(path.parent, dead.parent)
+            return len(world.calls)
+
+        breaker = Breaker(sync, number, False, measure=die)
+        error = meet(project, path, breaker, fails=True)
+        if not breaker.fired:
+            break
+        if error is None or not dead.exists() or dead.stat().st_size == 0:
+            continue
+        assert len(world.calls) == breaker.at_fire
+        durable += _count_records(dead) > _count_records(path)
+        assert recover(project, dead, fails=True) == "", f"{breaker.seen[0]}, number {number}"
+    prove(RAISED, durable, goal=5)
+    assert durable >= 5
 
 
 class _Forgetful(Connection):
