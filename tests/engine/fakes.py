@@ -16,6 +16,7 @@ from sagactl.core.definition import take_snapshot
 from sagactl.core.records import Failure, Holder, OutcomeKind, Record
 from sagactl.core.saga import PATIENT_RETRY, Call, Retry, Saga, Step, StepClass, ToolFacts
 from sagactl.core.template import ExpressionError, Scope, parse_template
+from sagactl.engine.clock import Clock
 from sagactl.engine.driver import Driver
 from sagactl.engine.settings import Settings
 from sagactl.errors import BusyError, NotFoundError
@@ -143,7 +144,9 @@ def make_saga(*steps: Step, tools: Sequence[ToolFacts] = (), **options: Any) -> 
     return Saga("test", steps, facts, **options)
 
 
-def make_driver(log: Log | WatchedLog, saga: Saga, toolbox: FakeToolbox, **settings: Any) -> Driver:
+def make_driver(
+    log: Log | WatchedLog, saga: Saga, toolbox: FakeToolbox, *, clock: Clock | None = None, **settings: Any
+) -> Driver:
     """Return a driver whose delays are drawn from a seed."""
     toolbox.known.update(saga.tools)
     draw = random.Random(1)
@@ -154,6 +157,7 @@ def make_driver(log: Log | WatchedLog, saga: Saga, toolbox: FakeToolbox, **setti
         holder=HOLDER,
         project=Path(),
         draw=draw.randint,
+        clock=clock,
         settings=Settings(**settings),
     )
 
