@@ -177,6 +177,11 @@ ILLEGAL: dict[str, tuple[Callable[[], Play], Record, str]] = {
     "the end of the run's time while it turns around": (_failing, OVERDUE, "turns it around on the way forward only"),
     "the end of the run's time while it rolls back": (_rolling, OVERDUE, "turns it around on the way forward only"),
     "the end of the run's time behind the pivot": (_at_list, OVERDUE, "turns it around on the way forward only"),
+    "the end of an approval's time that nobody waits for": (
+        _waiting,
+        Decision(0, DecisionKind.EXPIRED, step="a", failure=Failure("denied", "nobody answered in time")),
+        "no approval is awaited",
+    ),
     "a rollback that nothing caused": (_waiting, Decision(0, DecisionKind.ROLLBACK), "nothing turned the run"),
     "a rollback during a call": (_started, Decision(0, DecisionKind.ROLLBACK), "nothing is under way"),
     "a second rollback": (_rolling, Decision(0, DecisionKind.ROLLBACK), "nothing is under way"),

@@ -339,3 +339,45 @@ def test_what_a_person_has_retried_is_called_at_once_when_a_probe_is_sure_that_i
     play.turn()
     assert (play.waits[-1], play.now) == (0, before)
     assert list(play.under_way) == [operation("a")]
+
+
+def test_the_first_question_is_asked_at_once_and_each_next_one_after_a_longer_while() -> None:
+    """E6: on the way forward and on the way back, as `probe_retry` says; no timer stands before the first."""
+    forward = Play(saga("a", a={"probe": True}))
+    forward.run({"a": ["lost"], "a?": ["dunno"]})
+    assert forward.calls == ["a", "a?", "a?", "a?", "a?"]
+    assert forward.waits == [200, 400, 800]
+    back = Play(saga("a -> b", b={"probe": True, "on_unknown": "compensate"}))
+    back.run({"b": ["lost"], "b?": ["dunno"]})
+    assert back.calls == ["a", "b", "b?", "b?", "b?", "b?", "b'", "a'"]
+    assert back.waits == [200, 400, 800]
+
+
+def test_a_question_about_a_lost_drivers_call_waits_exactly_until_it_cannot_land_any_more() -> None:
+    """E9: the deadline of the call and a grace, neither drawn nor doubled."""
+    play = Play(saga("a", a={"probe": True, "timeout": 5_000}))
+    play.turn()
+    play.now = 1_000
+    assert play.claim(calls_ended=False).calls == ()
+    assert play.waits == [14_000]
+    play.run()
+    assert (play.calls, play.now) == (["a", "a?"], 15_010)
+
+
+def test_a_question_that_was_answered_begins_anew_with_the_next_doubt() -> None:
+    """E6: "not there" settles a doubt; the next one is asked about as often as the first."""
+    play = Play(saga("a", a={"probe": True, "attempts": 2}))
+    play.run({"a": ["lost"], "a?": ["dunno", "dunno", "dunno", "not", "dunno"]})
+    assert play.calls == ["a", *["a?"] * 4, "a", *["a?"] * 4]
+    assert play.status() is RunStatus.STUCK
+
+
+def test_what_a_probe_has_found_is_in_doubt_no_more() -> None:
+    """E4, E6: a run that is terminated later leaves an effect that is known, not one that may be there."""
+    play = Play(saga("a -> b", a={"probe": True}))
+    play.turn()
+    play.answer("a", "lost")
+    play.answer("a", "ok")
+    play.ask(Verb.TERMINATE)
+    play.answer("b", "reject")
+    assert [(each.step, each.reason) for each in play.summary.not_undone] == [("a", "the run was terminated")]

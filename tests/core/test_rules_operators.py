@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from sagactl.core.operators import EFFECTS, Stand, stand_of
-from sagactl.core.records import Disposition, Intent, Operator, Resolution, RunStatus, Verb
+from sagactl.core.records import Disposition, Failure, Intent, Operator, Resolution, RunStatus, Verb
 from sagactl.core.transitions import IllegalRecordError
 from sagactl.core.world import Rest
-from tests.core.builders import Play, saga, spell
+from tests.core.builders import Play, operation, saga, spell
 
 
 def test_no_dead_letter_of_a_terminated_run_can_be_retried_or_resolved() -> None:
@@ -478,3 +478,54 @@ def test_a_retry_of_what_is_in_doubt_begins_with_the_probe() -> None:
     play.run({"a": [], "a?": ["ok"]})
     assert (stuck, play.summary.status) == (RunStatus.STUCK, RunStatus.SUCCEEDED)
     assert play.calls.count("a") == 1
+
+
+def test_a_request_that_turns_a_run_around_is_its_first_error() -> None:
+    """E22, S11: by whom and why, in words, and no word where no reason was given."""
+    for reason, said in (("too slow", "cancel by eva: too slow"), (None, "cancel by eva")):
+        play = Play(saga("a -> b"))
+        play.turn()
+        play.ask(Verb.CANCEL, reason=reason)
+        play.answer("a", "ok")
+        assert play.run().failure == Failure("cancelled", said)
+        assert play.summary.failed_step is None
+    done = Play(saga("a"))
+    done.run()
+    done.ask(Verb.ROLLBACK, reason="by mistake")
+    assert done.run().failure == Failure("requested", "rollback by eva: by mistake")
+
+
+def test_what_is_done_as_asked_needs_no_words() -> None:
+    """E22: a record that says yes says nothing else; one that says no always says why."""
+    play = Play(saga("a -> p*"))
+    play.run()
+    assert play.ask(Verb.ROLLBACK).detail == "the pivot has passed: only --past-pivot with a --reason goes back"
+    assert play.ask(Verb.ROLLBACK, past_pivot=True).detail == "--past-pivot takes a --reason"
+    record = play.ask(Verb.ROLLBACK, past_pivot=True, reason="it was the wrong one")
+    assert (record.disposition, record.detail) == (Disposition.ACCEPTED, None)
+    other = Play(saga("a"))
+    other.turn()
+    assert other.ask(Verb.REBIND, digest="next").detail == "only resume --definition binds a run to another one"
+
+
+def test_who_says_that_it_happened_need_not_wait_for_a_late_call() -> None:
+    """E9: only "it isn't there" can be made wrong by a call that lands later; the time left is rounded up."""
+    play = Play(saga("a -> b", a={"on_unknown": "ask", "timeout": 5_000}))
+    play.turn()
+    play.claim(calls_ended=False)
+    play.now = 15_000 - 1_001
+    refused = play.resolve("a", Resolution.NOT_DONE)
+    assert refused.detail == "a call of a by a driver that was lost may still land: look again in 2 s"
+    assert play.resolve("a", Resolution.DONE, output={"id": 7}).disposition is Disposition.ACCEPTED
+    assert play.calls == ["a", "b"]
+
+
+def test_an_undo_that_was_done_by_hand_takes_no_output() -> None:
+    """E23: what an undo returned is nobody's input; the record keeps what was said, and who said it."""
+    play = Play(saga("a -> b"))
+    play.run({"b": ["reject"], "a'": ["reject"]})
+    play.resolve("a'", Resolution.DONE, output={"x": 1})
+    undo = play.state.operations[operation("a'")]
+    assert undo.output is None
+    assert undo.settled is not None
+    assert (undo.settled.who, undo.settled.resolution) == ("eva", Resolution.DONE)

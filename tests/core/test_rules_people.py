@@ -7,14 +7,17 @@ from typing import Any
 import pytest
 
 from sagactl.core.canonical import Json
+from sagactl.core.operators import answer_request
 from sagactl.core.records import (
     Cause,
     Disposition,
     DriverClaimed,
     Ended,
+    Failure,
     Intent,
     Operation,
     Operator,
+    Request,
     Resolution,
     RunStatus,
     StepDecided,
@@ -24,7 +27,7 @@ from sagactl.core.saga import PAYLOAD_BYTES_MAX, Approval
 from sagactl.core.template import parse_template
 from sagactl.core.transitions import IllegalRecordError
 from sagactl.core.world import Rest, Wait
-from tests.core.builders import HOLDER, Plain, Play, saga
+from tests.core.builders import HOLDER, Plain, Play, operation, saga
 
 ASKS = {"approval": Approval()}
 
@@ -350,3 +353,102 @@ def test_an_answer_needs_a_run_that_waits_for_it_and_a_step() -> None:
     assert play.ask(Verb.APPROVE, "b").detail == "the run goes back: nothing is approved any more"
     play.run()
     assert play.ask(Verb.DENY, "b").detail == "the run has ended rolled_back"
+
+
+def test_a_denial_without_a_reason_and_an_answer_in_the_last_moment() -> None:
+    """E22: nothing is added to what was said, and the moment at which time is over is too late."""
+    play = Play(saga("a", a={"approval": Approval(timeout_ms=60_000)}))
+    play.turn()
+    bound = digest(play, "a")
+    play.now = 60_000
+    late = Request("late", Verb.APPROVE, "eva", operation=operation("a"), digest=bound)
+    assert answer_request(play.saga, play.state, late, 60_000).disposition is Disposition.REFUSED
+    assert answer_request(play.saga, play.state, late, 59_999).disposition is Disposition.ACCEPTED
+    other = Play(saga("a", a=ASKS))
+    other.turn()
+    other.ask(Verb.DENY, "a")
+    assert other.summary.failure == Failure("denied", "denied by eva")
+
+
+def test_items_that_wait_for_approval_know_their_place() -> None:
+    """F9, E20: each item's arguments are evaluated with its value and its index, and called as they were shown."""
+    arguments = {"x": "${{ item }}", "n": "${{ index }}"}
+    play = Play(saga("f", f={**ASKS, "foreach": ["p", "q"], "arguments": arguments}))
+    play.turn()
+    (decided,) = play.of(StepDecided)
+    assert decided.arguments == ({"x": "p", "n": 0}, {"x": "q", "n": 1})
+    approve(play, "f")
+    play.run()
+    assert [intent.arguments for intent in play.of(Intent)] == list(decided.arguments)
+
+
+class Watching(Plain):
+    """An evaluator that objects to all arguments but one."""
+
+    def check_arguments(self, tool: str, arguments: Json) -> str | None:
+        """Object to what isn't as it was written."""
+        return None if (tool, arguments) == ("do.a", {"x": 1}) else f"{tool} can't take {arguments}"
+
+
+def test_what_a_person_is_shown_was_held_against_the_tool() -> None:
+    """E21: the very arguments, with the tool that will be called."""
+    play = Play(saga("a", a={**ASKS, "arguments": {"x": 1}}), evaluator=Watching())
+    assert play.run().status is RunStatus.WAITING
+
+
+def test_what_is_to_be_approved_may_be_as_large_as_the_limit() -> None:
+    """Limits: the payload of all items together, to the byte."""
+    room = PAYLOAD_BYTES_MAX - len('[{"text":""}]')
+    for size, status in ((room, RunStatus.WAITING), (room + 1, RunStatus.ROLLED_BACK)):
+        play = Play(saga("a", a={**ASKS, "arguments": {"text": "${{ input.text }}"}}), data={"text": "x" * size})
+        assert play.run().status is status
+
+
+def _deadline_after(play: Play) -> int:
+    assert play.state.deadline_ms is not None
+    return play.state.deadline_ms
+
+
+def test_time_in_which_something_else_goes_on_counts_though_a_person_is_awaited_as_well() -> None:
+    """E14: a call under way or a timer of another step is not a person's time."""
+    play = Play(saga("[a | b]", a={"attempts": 2, "interval": 10_000}, b=ASKS), deadline=100_000)
+    play.turn()
+    play.now = 20_000
+    play.answer("a", "retry")
+    assert _deadline_after(play) == 100_000  # the call took these twenty seconds
+    play.now = 30_000
+    play.turn()
+    assert _deadline_after(play) == 100_000  # and its timer ten more
+    play.answer("a", "ok")
+    play.now = 75_000
+    approve(play, "b")
+    assert _deadline_after(play) == 145_000  # then only a person was awaited, for 45 seconds
+
+
+def test_time_in_which_a_run_is_stuck_is_given_back_once() -> None:
+    """E14, E23: a dead letter and an approval that are open together are one wait for people, not two."""
+    play = Play(saga("p* -> [a | b]", b=ASKS), deadline=100_000)
+    play.turn()
+    play.answer("p", "ok")
+    play.now = 1_000
+    play.answer("a", "reject")
+    assert play.status() is RunStatus.STUCK
+    play.now = 51_000
+    play.ask(Verb.RETRY, "a")
+    assert _deadline_after(play) == 150_000
+    play.answer("a", "ok")
+    assert _deadline_after(play) == 150_000
+
+
+def test_time_does_not_stand_still_for_a_person_in_a_run_that_goes_back() -> None:
+    """E14: what was asked for is void once the run turns around."""
+    play = Play(saga("[a | b]", b=ASKS), deadline=100_000)
+    play.turn()
+    play.answer("a", "ok")
+    play.now = 10_000
+    play.ask(Verb.CANCEL)
+    assert play.state.people_since_ms is None
+    assert _deadline_after(play) == 110_000
+    play.now = 50_000
+    play.answer("a'", "ok")
+    assert _deadline_after(play) == 110_000

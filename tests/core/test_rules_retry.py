@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagactl.core.records import Intent, RunStatus, Timer, TimerKind, Verb
+from sagactl.core.records import Cause, Failure, Intent, RunStatus, Timer, TimerKind, Verb
 from sagactl.core.retry import delay_ceiling_ms, delay_range_ms, pick_delay_ms
 from sagactl.core.saga import ATTEMPTS_MAX, INTERVAL_MS_MAX, Jitter, Retry
-from tests.core.builders import Play, saga
+from tests.core.builders import Play, operation, saga
 
 
 def test_delays_double_from_the_initial_interval() -> None:
@@ -270,3 +270,23 @@ def test_a_dead_letter_that_is_retried_has_a_fresh_budget() -> None:
     assert [intent.attempt for intent in intents] == [1, 2, 3, 4]
     assert len({intent.key for intent in intents}) == 1
     assert play.waits == [1_000, 1_000]
+
+
+def test_a_delay_is_drawn_between_its_bounds_both_included() -> None:
+    """E5: the smallest fraction is the floor, the largest below one the ceiling, and each between has its share."""
+    assert [pick_delay_ms(0, 9, tenth / 10 + 0.05) for tenth in range(10)] == list(range(10))
+    assert (pick_delay_ms(5, 5, 0.0), pick_delay_ms(5, 5, 0.999999)) == (5, 5)
+    assert (pick_delay_ms(3, 7, 0.0), pick_delay_ms(3, 7, 0.999999)) == (3, 7)
+
+
+def test_a_run_whose_time_is_over_says_so() -> None:
+    """E14, S11: the first error names the deadline that passed: the run's, or the step's own."""
+    play = Play(saga("a -> b", a={"attempts": 50}), deadline=5_000)
+    assert play.run({"a": ["retry"]}).cause is Cause.TIMEOUT
+    assert play.summary.failure == Failure("run_timeout", "the run's time is over")
+    play = Play(saga("a -> b", a={"schedule": 5_000}))
+    play.turn()
+    play.answer("a", "pending", after_ms=4_000)
+    play.run({"a": ["pending"]})
+    assert play.summary.failure == Failure("timeout", "schedule_to_close_timeout is over")
+    assert play.state.operations[operation("a")].failure == play.summary.failure

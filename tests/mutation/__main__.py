@@ -39,10 +39,20 @@ def leave_words_alone() -> None:
 
     def change_arguments(node: Any) -> Iterator[Any]:
         name = node.func.value if isinstance(node.func, cst.Name) else ""
-        if not name.endswith("Error") and name not in {"Failure", "cast"}:
+        if not name.endswith("Error") and name not in {"Failure", "cast", "assert_never"}:
             yield from mutators.operator_arg_removal(node)
 
-    others = {mutators.operator_string: change_text, mutators.operator_arg_removal: change_arguments}
+    def change_cases(node: Any) -> Iterator[Any]:
+        is_open = isinstance(node.cases[-1].pattern, cst.MatchAs) and node.cases[-1].pattern.pattern is None
+        for mutated in mutators.operator_match(node):
+            if not is_open or isinstance(mutated.cases[-1].pattern, cst.MatchAs):  # what never comes may be left out
+                yield mutated
+
+    others = {
+        mutators.operator_string: change_text,
+        mutators.operator_arg_removal: change_arguments,
+        mutators.operator_match: change_cases,
+    }
     mutators.mutation_operators[:] = [(kind, others.get(each, each)) for kind, each in mutators.mutation_operators]
 
 
