@@ -216,17 +216,21 @@ class Step:
         evolve(self.saga, self.state, record)
         self._note(record)
 
-    def _note(self, record: Record) -> None:
+    def _note(self, record: Record, fences_behind: int = 0) -> None:
         self.records.append(record)
         told = tell(record)
         fence = told["fence"] if told["type"] == "driver_claimed" else self.reading.fence
-        self.reading.read_one(told, fence)
+        self.reading.read_one(told, fence - fences_behind)
 
     def take(self, core: Core, event: Event) -> Wait | Rest | None:
         """Do what a driver does about *event*; return what it waits for then, None for one that has yet to look."""
         match event:
             case ("answer", place, kind, word):
                 self.put(self._make_outcome(self._operation(place, kind), word))
+            case ("late answer", place, kind):  # only where the log doesn't keep its fence
+                late = self._make_outcome(self._operation(place, kind), "ok")
+                self._note(late, fences_behind=1)
+                evolve(self.saga, self.state, late)
             case ("probe", place, kind, answer):
                 self.put(self._make_answer(self._operation(place, kind), answer))
             case ("time",):

@@ -37,7 +37,8 @@ class Shape:
     """What calls can come to, by the name of the operation (`a`, `a'`), where it isn't the default."""
     deadline_ms: int | None = None
     lies: frozenset[str] = frozenset()
-    """What the targets promise and don't keep: `keys`, `tombstones`. For checking the checker."""
+    """What is promised and not kept, to check the checker: the targets' `keys` and `tombstones`, the log's `fence`, the
+    `order` of commit and call, and that the calls of a driver which is `dead` have ended."""
 
     @cached_property
     def places(self) -> tuple[Place, ...]:

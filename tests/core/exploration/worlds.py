@@ -90,6 +90,8 @@ class Worlds:
         nets = after & self.nets
         if nets not in edge.target.good:
             self._agree(edge.target, nets, event)
+        if "order" in self.shape.lies:
+            self._act_early(found, core, edge, world)
         found.append((event, edge.target, after))
 
     def _move_job(self, found: list[Next], core: Core, world: int, place: int, kind: int) -> None:
@@ -108,6 +110,14 @@ class Worlds:
         if nets not in core.good:
             self._agree(core, nets, event)
         found.append((event, core, after))
+
+    def _act_early(self, found: list[Next], core: Core, edge: Edge, world: int) -> None:
+        """For checking the checker: let calls act before their intents are durable, and the driver die in between."""
+        for place, kind in edge.started:
+            if kind == DO and world >> self.crashes_at & 3:
+                early = self._act(core, world, place, kind) & ~self.jobs
+                after = early - (1 << self.crashes_at) | DIED << self.nobody_at
+                self._note(found, ("act", place, kind), core, after)
 
     def _act(self, core: Core, world: int, place: int, kind: int) -> int:
         """Return the world after the call at *place* has done what it does; raises ViolationError."""
@@ -179,6 +189,8 @@ class Worlds:
                 stage = rest & 3
                 if stage:
                     here = at + 2 * place
+                    if "fence" in self.shape.lies and stage == ACTED:
+                        self._follow(found, core, ("late answer", place, kind), world & ~(3 << here))
                     self._note(found, ("end", place, kind), core, world & ~(3 << here))
                     if stage == SENT:
                         acted = self._act(core, world, place, kind)
@@ -204,7 +216,7 @@ class Worlds:
 
     def _take_over(self, found: list[Next], core: Core, world: int, nobody: int) -> None:
         world &= ~(3 << self.nobody_at)
-        if nobody == DIED:
+        if nobody == DIED or "dead" in self.shape.lies:
             self._follow(found, core, ("claim", "ended"), world)
             self._follow(found, core, ("claim", "late"), world)
         self._follow(found, core, ("claim", "alive"), world)
@@ -314,7 +326,7 @@ class Worlds:
 
     def _name_conflict(self, edge: Edge, world: int, event: Event) -> None:
         found = world & edge.conflicts
-        names = [f"{self.shape.places[place][0]}{'`' * (kind & 1)}" for place, kind in edge.started]
+        names = [self.shape.places[place][0] + "'" * (kind & UNDO) for place, kind in edge.started]
         if found & self.nets:
             raise ViolationError(
                 f"S7: {', '.join(names)} begins while the effect of a step that needed it is there", event
