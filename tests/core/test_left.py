@@ -172,3 +172,26 @@ def test_a_failed_step_that_is_always_undone_is_named_as_well() -> None:
 def test_an_item_is_named_with_its_place() -> None:
     """F9: each item is an effect of its own."""
     assert Left("f", 2, "x").place == str(Operation("f", 2, Direction.ACTION)) == "f[2]"
+
+
+def test_an_item_that_waits_for_its_undo_has_its_place_and_output() -> None:
+    """F9: a person who undoes it by hand needs to know which one it is; what is undone already isn't named."""
+    play = Play(saga("f -> b", f={"foreach": "${{ input.xs }}"}), data={"xs": [1, 2, 3]})
+    play.turn()
+    for index in range(3):
+        play.answer(f"f[{index}]", "ok", output={"id": index})
+    play.answer("b", "reject")
+    play.answer("f[2]'", "ok")
+    found = find_left(play.saga, play.state)
+    assert [(each.step, each.item, each.output) for each in found] == [("f", 1, {"id": 1}), ("f", 0, {"id": 0})]
+
+
+def test_as_many_as_are_named_are_not_counted() -> None:
+    """UX: no "and 0 more"."""
+    names = [f"b{place}" for place in range(NAMED_MAX)]
+    play = Play(saga(f"a -> [{' | '.join(names)}] -> c"), slots=100)
+    play.turn()
+    for name in ["a", *names]:
+        play.answer(name, "ok")
+    play.answer("c", "reject")
+    assert left(play)["a"] == "waits for b0, b1, b2, b3, b4"

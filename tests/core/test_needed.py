@@ -106,3 +106,18 @@ def test_a_step_without_an_undo_has_no_reader_of_its_own() -> None:
     """E23: behind the pivot, or where nothing can be undone, only later steps count."""
     play = _stuck("p", saga("p* -> a", p={"on_unknown": "ask"}))
     assert _objections(play, "p", {"anything": 1}) == []
+
+
+class Watching(Plain):
+    """An evaluator that objects to all arguments of an undo but one."""
+
+    def check_arguments(self, tool: str, arguments: Json) -> str | None:
+        """Object to what isn't made of the output."""
+        return None if arguments == {"id": 5} else f"{tool} can't take {arguments}"
+
+
+def test_the_arguments_of_the_undo_are_those_that_it_would_get() -> None:
+    """E21, E23: made of the very output that a person gives."""
+    play = _stuck("a", saga("a", a={"on_unknown": "ask", "undo_arguments": UNDO}))
+    assert list(find_objections(play.saga, play.state, operation("a"), {"id": 5}, Watching())) == []
+    assert len(list(find_objections(play.saga, play.state, operation("a"), {"id": 6}, Watching()))) == 1

@@ -14,7 +14,7 @@ from sagactl.core.definition import write_definition
 from sagactl.core.preview import Given, Preview, Undone, preview, read_given
 from sagactl.core.records import Direction, Failure, Intent, Outcome, OutcomeKind
 from sagactl.core.rehearsal import BlankEvaluator
-from sagactl.core.saga import Approval, CompensateFailed, Saga
+from sagactl.core.saga import Approval, CompensateFailed, Saga, StepClass
 from sagactl.core.world import MakeCall
 from tests.core.builders import Plain, Play, saga, spell
 from tests.core.simulation.generate import Plan, generate
@@ -231,3 +231,11 @@ def test_a_blank_saga_is_evaluated_to_nothing() -> None:
     """E20: a plan is made without data, so nothing that is evaluated in it decides anything."""
     assert BlankEvaluator().evaluate("input.x > 1", {"input": {"x": 2}}) is None
     assert BlankEvaluator().check_arguments("do.a", {"x": 1}) is None
+
+
+def test_a_step_that_leaves_nothing_makes_no_other_certain() -> None:
+    """E11: what runs beside a failed step may not have begun, whether or not that step has an undo of its own."""
+    looks = preview(saga("[a | b] -> c", b={"klass": StepClass.READ_ONLY, "undo": False}))
+    assert looks.undone_if_fails("b") == [Undone("a", False)]
+    lists = preview(saga("[a | b] -> c", b={"foreach": "${{ input.xs }}"}))
+    assert lists.undone_if_fails("b") == [Undone("b", False), Undone("a", False)]

@@ -14,7 +14,7 @@ import pytest
 from sagactl.core.difference import Aspect, compare
 from sagactl.core.evolve import replay
 from sagactl.core.rebinding import Past, Rebinding, _find_disagreements, plan_rebinding, rebinding_record
-from sagactl.core.records import Decision, Disposition, Operator, Request, Resolution, RunStatus, Verb
+from sagactl.core.records import Decision, Disposition, Operator, Request, Resolution, RunStatus, Timer, Verb
 from sagactl.core.saga import Approval, OnUnknown, Saga, Step, StepClass
 from sagactl.core.state import RunState
 from sagactl.core.template import parse_template
@@ -443,6 +443,95 @@ def test_a_rollback_that_would_stand_otherwise_is_refused() -> None:
     twisted = deepcopy(play.state)
     assert twisted.backward is not None
     twisted.backward.left += 1
+    assert list(_find_disagreements(play.state, twisted, Past(named={"a", "b", "c"}))) == [
+        "its rollback would stand otherwise"
+    ]
+
+
+# -- needs, tools, delays: the borders of the rules -------------------------------------------------------------------
+
+
+def _all_called(shape: str, **steps: Any) -> Play:
+    play = Play(saga(shape, **steps))
+    play.turn()
+    while play.under_way and "z" not in {each.step for each in play.under_way}:
+        play.answer(play._next_name(), "ok")
+    play.claim()
+    return play
+
+
+def test_needs_that_come_to_the_same_may_be_written_otherwise() -> None:
+    """E11, F7: what counts is all that a step needed, however indirectly; not how it is written."""
+    play = _all_called("a -> b -> c -> z", z={"attempts": 3})
+    assert look(play, edit(play.saga, "c", needs=("a", "b"))).objections == []
+
+
+def test_a_step_did_not_wait_for_what_it_did_not_need() -> None:
+    """E11: a need that is added afterwards would change the order of undo, and is named."""
+    play = _all_called("[a | b | c] -> z", z={"attempts": 3})
+    found = look(play, edit(play.saga, "c", needs=("b",))).objections
+    assert found == ["c: it didn't wait for b when it began"]
+
+
+def test_a_tool_may_make_a_promise_more() -> None:
+    """E16: a probe, or idempotence, that a tool has gained takes nothing back."""
+    play = _all_called("a -> z", a={"idempotent": False, "on_unknown": "ask"}, z={"attempts": 3})
+    probe = replace(play.saga.tools["do.z"], name="probe.a", read_only=True)
+    new = replace(play.saga, tools={**play.saga.tools, "probe.a": probe})
+    assert look(play, refact(new, "do.a", probe="probe.a", idempotent=True, late_safe=True)).objections == []
+
+
+def test_arguments_of_another_shape_matter_to_an_undo_that_has_begun() -> None:
+    """E12: its next try is the same call; one that is still to come is made for the tool as it is then."""
+    shape = {"type": "object"}
+    play = Play(saga("a -> b -> c", b={"undo_attempts": 3}))
+    play.turn()
+    play.answer("a", "ok")
+    play.answer("b", "ok")
+    play.answer("c", "reject")
+    play.answer("b'", "retry")
+    play.claim()
+    assert look(play, refact(play.saga, "undo.a", arguments_schema=shape)).objections == []
+    assert look(play, refact(play.saga, "undo.b", arguments_schema=shape)).objections == [
+        "undo.b: b was called with arguments of another shape, and may be called again"
+    ]
+
+
+def test_a_promise_to_a_later_step_is_kept_though_an_earlier_one_was_never_called() -> None:
+    """F8, E16: every step that was called counts, wherever it stands in the file."""
+    play = Play(saga("a -> b -> c", a={"when": False}, b={"attempts": 3}))
+    play.turn()
+    play.claim()
+    found = look(play, refact(play.saga, "do.b", idempotent=False)).objections
+    assert found == ["do.b: b was called, and do.b is no longer idempotent"]
+    assert look(play, refact(play.saga, "do.a", idempotent=False)).objections == []
+
+
+def test_a_delay_that_is_not_drawn_yet_may_be_another() -> None:
+    """E5, E16: how long the next try waits is still to come."""
+    play = Play(saga(SHAPE, a={"attempts": 3}))
+    play.turn()
+    play.answer("a", "retry")
+    place = next(index for index, record in enumerate(play.records) if isinstance(record, Timer))
+    slower = recall(play.saga, "a", retry=replace(play.saga.by_id["a"].action.retry, initial_interval_ms=60_000))
+    assert plan_rebinding(play.saga, slower, play.records[:place]).objections == []
+
+
+def test_a_step_that_may_start_at_once_can_be_added() -> None:
+    """E16: that something new has its turn is no difference in what has happened."""
+    play = halfway()
+    beside = replace(play.saga.by_id["b"], id="n", needs=("a",))
+    new = replace(play.saga, steps=(*play.saga.steps[:2], beside, *play.saga.steps[2:]))
+    assert look(play, new).objections == []
+
+
+def test_the_order_of_an_undo_under_way_stays() -> None:
+    """E11: who waits for whom is compared step by step."""
+    play = Play(saga("a -> b -> c"))
+    play.run({"c": ["reject"], "b'": ["reject"]})
+    twisted = deepcopy(play.state)
+    assert twisted.backward is not None
+    twisted.backward.blockers["a"] += 1
     assert list(_find_disagreements(play.state, twisted, Past(named={"a", "b", "c"}))) == [
         "its rollback would stand otherwise"
     ]

@@ -16,6 +16,7 @@ from sagactl.core.records import (
     RunStatus,
     Verb,
 )
+from sagactl.core.saga import CompensateFailed, StepClass
 from sagactl.core.world import EndCalls, Wait
 from tests.core.builders import Play, operation, saga, spell
 
@@ -339,3 +340,30 @@ def test_a_second_rollback_leaves_alone_what_the_first_has_undone() -> None:
     play.ask(Verb.ROLLBACK)
     assert play.run().status is RunStatus.ROLLED_BACK
     assert play.calls == ["a", "b", "c", "b'", "a'", "a'"]
+
+
+def test_an_item_that_only_a_person_knows_of_does_not_hold_back_the_items_before_it() -> None:
+    """E7, F9: its dead letter says what its call failed with, and the others are undone meanwhile."""
+    what = saga("f", f={"foreach": "${{ input.xs }}", "concurrency": 3, "null_safe": False})
+    play = Play(what, data={"xs": [1, 2, 3]})
+    play.turn()
+    play.answer("f[0]", "ok")
+    play.answer("f[1]", "ok")
+    play.answer("f[2]", "lost")
+    assert play.run().status is RunStatus.STUCK
+    assert play.calls[3:] == ["f[1]'", "f[0]'"]
+    (letter,) = [each for each in play.of(Decision) if each.kind is DecisionKind.DEAD_LETTER]
+    assert (letter.operation, letter.cause) == (operation("f[2]'"), Cause.IN_DOUBT)
+    assert letter.failure == Failure("lost", "f[2] lost 1")
+
+
+def test_what_stays_has_its_own_reason() -> None:
+    """E7: that it was told never to be undone is the reason for a doubt only, not for what can't be undone anyhow."""
+    fields = {"klass": StepClass.NOT_UNDOABLE, "undo": False, "not_undoable_reason": "mail can't be unsent"}
+    for never in (CompensateFailed.AUTO, CompensateFailed.NEVER):
+        play = Play(saga("a -> b", a={**fields, "compensate_failed": never}))
+        play.run({"b": ["reject"]})
+        assert [each.reason for each in play.summary.not_undone] == ["mail can't be unsent"]
+    play = Play(saga("a", a={"on_unknown": "compensate", "compensate_failed": CompensateFailed.NEVER}))
+    play.run({"a": ["lost"]})
+    assert [each.reason for each in play.summary.not_undone] == ["in doubt, and compensate_failed is never"]

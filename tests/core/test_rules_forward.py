@@ -445,3 +445,43 @@ def test_a_timer_behind_a_missing_tool_is_still_waited_for() -> None:
     play.missing = frozenset({"do.a"})
     play.now = 1_000
     assert play.turn().then == Wait("timer", 5_000)
+
+
+def test_lists_and_outputs_may_be_as_large_as_their_limits() -> None:
+    """Limits: so many items and bytes, and not one more; in the log as in the decision."""
+    most = Play(saga("f", f={"foreach": "${{ input.xs }}"}), data={"xs": [0] * ITEMS_MAX})
+    most.turn()
+    assert most.calls == ["f[0]"]
+    room = PAYLOAD_BYTES_MAX - len('[""]')
+    for size, calls in ((room, ["f[0]"]), (room + 1, [])):
+        play = Play(saga("f", f={"foreach": "${{ input.xs }}"}), data={"xs": ["x" * size]})
+        play.turn()
+        assert play.calls == calls
+    room = PAYLOAD_BYTES_MAX - len('""')
+    for size, is_refused in ((room, False), (room + 1, True)):
+        fields = {"output": parse_template("${{ input.text }}")}
+        play = Play(saga("a", saga_fields=fields), data={"text": "x" * size})
+        play.run()
+        ended = play.records[-1]
+        assert isinstance(ended, Ended)
+        assert (ended.output is None) is is_refused
+        assert (ended.output_failure is not None) is is_refused
+        assert ended.output_failure is None or ended.output_failure.type == "refused"
+
+
+def test_only_doubt_at_the_end_of_the_runs_time_is_a_timeout() -> None:
+    """E14: a call that was cut off by it; not one that failed for certain, nor a doubt before."""
+    late = Play(saga("a"), deadline=5_000)
+    late.turn()
+    late.now = 5_000
+    late.answer("a", "reject")
+    assert late.summary.cause is Cause.STEP_FAILED
+    early = Play(saga("a", a={"on_unknown": "compensate"}), deadline=5_000)
+    early.turn()
+    early.answer("a", "lost")
+    assert early.summary.cause is Cause.STEP_FAILED
+    both = Play(saga("a", a={"on_unknown": "compensate"}), deadline=5_000)
+    both.turn()
+    both.now = 5_000
+    both.answer("a", "lost")
+    assert both.summary.cause is Cause.TIMEOUT

@@ -186,3 +186,52 @@ def test_the_count_knows_every_status() -> None:
     """Words: no status of a step is left out of the counts."""
     rows = [StepRow(status, None, status, 0, None, None) for status in StepStatus]
     assert tally_steps(rows) == dict.fromkeys(StepStatus, 1)
+
+
+def rows_of(play: Play) -> dict[str, StepRow]:
+    """Return the rows of a run by step and item."""
+    return {row.id if row.item is None else f"{row.id}[{row.item}]": row for row in step_rows(play.saga, play.state)}
+
+
+def test_a_row_has_what_the_last_call_failed_with_and_who_settled_it() -> None:
+    """UX: of the action and of the undo: tries, the failure, and the person's decision."""
+    play = Play(saga("a -> b", a={"on_unknown": "ask"}))
+    play.run({"a": ["lost"]})
+    assert rows_of(play)["a"].failure == Failure("lost", "a lost 1")
+    assert (rows_of(play)["a"].settled, rows_of(play)["b"].attempts, rows_of(play)["b"].undo_attempts) == (None, 0, 0)
+    play.resolve("a", Resolution.DONE, output={"id": 1})
+    play.answer("b", "reject")
+    play.answer("a'", "reject")
+    row = rows_of(play)["a"]
+    assert (row.attempts, row.undo_attempts, row.undo_failure) == (1, 1, Failure("reject", "a' reject 1"))
+    assert row.settled is not None
+    assert (row.settled.who, row.settled.resolution, row.undo_settled) == ("eva", Resolution.DONE, None)
+    play.resolve("a'", Resolution.ABANDON)
+    settled = rows_of(play)["a"].undo_settled
+    assert settled is not None
+    assert settled.resolution is Resolution.ABANDON
+
+
+def test_a_list_without_items_is_a_row_that_has_its_output() -> None:
+    """F9: an empty list is `succeeded` with `[]`, without a call."""
+    play = Play(saga("f -> a", f={"foreach": []}))
+    play.turn()
+    assert rows_of(play)["f"] == StepRow("f", None, StepStatus.SUCCEEDED, 0, [], None)
+
+
+def test_what_was_never_called_did_not_fail_and_what_was_called_did() -> None:
+    """E21: a step that the rollback overtook is pending; one whose call was given up, or that was refused, failed."""
+    play = Play(saga("[a | b | c] -> d", a={"schedule": 90_000}), slots=2)
+    play.turn()
+    play.answer("a", "pending", after_ms=60_000)
+    play.answer("b", "reject")
+    play.run()
+    status = {name: row.status for name, row in rows_of(play).items()}
+    assert {name: status[name] for name in "bcd"} == {
+        "b": StepStatus.FAILED,
+        "c": StepStatus.PENDING if "c" not in play.calls else StepStatus.COMPENSATED,
+        "d": StepStatus.PENDING,
+    }
+    refused = Play(saga("a", a={"arguments": {"x": "${{ input.none }}"}}))
+    refused.run()
+    assert rows_of(refused)["a"].status is StepStatus.FAILED

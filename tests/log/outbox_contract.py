@@ -253,8 +253,12 @@ class OutboxContract:
         assert log.outbox.claim(ALL, "ops", now_ms) is None
         (kept,) = log.outbox.messages(is_pending=False)
         assert kept.finished_at_ms == now_ms
-        assert kept.deliveries[0].state is DeliveryState.GIVEN_UP
+        assert (kept.deliveries[0].state, kept.deliveries[0].error) == (
+            DeliveryState.GIVEN_UP,
+            "no attempt was answered",
+        )
         add(log, start(log, "run2"), dead())
+        assert log.outbox.claim({"new": ALL["ops"]}, "new", MESSAGE_AGE_MS_MAX + 4_000) is not None
         assert log.outbox.claim(ALL, "ops", MESSAGE_AGE_MS_MAX + 4_001) is None
         assert log.outbox.messages() == []
 
