@@ -14,7 +14,18 @@ from sagactl.core.canonical import canonical, parse
 from sagactl.core.definition import DEFINITION_SCHEMA, read_definition, write_definition
 from sagactl.core.keys import RESERVED_IDS, RUN_ALPHABET, RUN_ID, STEP_ID, idempotency_key
 from sagactl.core.records import Direction, Operation
-from sagactl.core.saga import Call, Jitter, Retry, Saga, Step, ToolFacts
+from sagactl.core.saga import (
+    Approval,
+    Call,
+    CompensateFailed,
+    Jitter,
+    OnUnknown,
+    Retry,
+    Saga,
+    Step,
+    StepClass,
+    ToolFacts,
+)
 from sagactl.core.template import parse_template
 from tests.core.builders import saga
 from tests.core.simulation.generate import generate
@@ -114,3 +125,42 @@ def test_jitter_is_read_back_as_what_it_was() -> None:
     """E5: a snapshot keeps how delays are drawn."""
     what = saga("a", a={"jitter": Jitter.FULL, "non_retryable": ("x", "y")})
     assert read_definition(write_definition(what)).by_id["a"].action.retry == what.by_id["a"].action.retry
+
+
+CALL = Call("do.a", parse_template({"x": 1}), Retry(7, 11, 150, 13, Jitter.NONE, ("lost",)), 17, 19, OnUnknown.ASK)
+WHOLE = Saga(
+    name="whole",
+    steps=(
+        Step(
+            "a", StepClass.COMPENSABLE, CALL, CALL, needs=("b",), when=parse_template("${{ input.x }}"),
+            foreach=parse_template([1]), concurrency=3, guard=parse_template(True), description="words", agent="bot",
+            approval=Approval(parse_template("${{ input.y }}"), ("ana",), 23), line=29,
+            compensate_failed=CompensateFailed.NEVER,
+        ),
+        Step("b", StepClass.NOT_UNDOABLE, CALL, not_undoable_reason="it has been read"),
+    ),
+    tools={"do.a": ToolFacts("do.a", "3", "shop", idempotent=False, null_safe=True, late_safe=True, key_retention_ms=31,
+                             probe="probe.a", compensation="undo.a", compensation_with={"id": "${{ output.id }}"},
+                             arguments_schema={"type": "object"}, output_schema={"type": "array"}, pending_max_ms=37)},
+    version="4", description="all of it", input_schema={"type": "object"}, run_key=parse_template("${{ input.k }}"),
+    run_timeout_ms=41, settle_timeout_ms=43, compensation_concurrency=2, output=parse_template({"o": 1}),
+    secrets=("KEY",), source="sagas/whole.yaml",
+)  # fmt: skip
+"""A saga in which every field says something."""
+
+
+def test_a_saga_that_says_everything_reads_back_whole() -> None:
+    """E16: each field of the saga, its steps, calls and tools, the place in the file as well."""
+    read = read_definition(write_definition(WHOLE))
+    assert read == WHOLE
+    assert (read.source, [step.line for step in read.steps]) == ("sagas/whole.yaml", [29, None])
+    for kind, value in ((Saga, read), (Step, read.steps[0]), (ToolFacts, read.tools["do.a"]), (Call, CALL)):
+        unsaid = [each.name for each in fields(kind) if getattr(value, each.name) in (None, (), {}, "")]
+        assert unsaid == (["not_undoable_reason"] if kind is Step else []), kind
+    assert read.steps[1].not_undoable_reason == "it has been read"
+
+
+def test_a_snapshot_of_another_schema_is_named() -> None:
+    """E16: a newer release's definition is refused by what it calls itself."""
+    with pytest.raises(ValueError, match=r"schema 'sagactl.definition/9'; this release reads sagactl.definition/1"):
+        read_definition({"schema": "sagactl.definition/9"})

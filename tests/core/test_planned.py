@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from sagactl.core.canonical import Json, canonical, parse
+from sagactl.core.canonical import Json, canonical, digest, parse
+from sagactl.core.definition import write_definition
 from sagactl.core.filled import Filled, fill_in
 from sagactl.core.planned import (
     TEXT_LENGTH_MAX,
@@ -61,27 +63,82 @@ def test_each_part_makes_another_digest() -> None:
     assert len({each.digest for each in [planned, *others]}) == 7
 
 
-BAD: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "no map": lambda _: [],
-    "another schema": lambda body: {**body, "schema": "sagactl.plan/1"},
-    "a member more": lambda body: {**body, "hook": "rm"},
-    "a member less": lambda body: {name: part for name, part in body.items() if name != "calls"},
-    "a number for a text": lambda body: {**body, "saga": 1},
-    "a text without end": lambda body: {**body, "file": "x" * (TEXT_LENGTH_MAX + 1)},
-    "a version that is no text": lambda body: {**body, "version": []},
-    "tools that are no map": lambda body: {**body, "tools": []},
-    "calls that are no list": lambda body: {**body, "calls": {}},
-    "another input": lambda body: {**body, "input": {"to": "eve"}},
-    "another digest": lambda body: {**body, "digest": "0" * 64},
-    "another author": lambda body: {**body, "planned_by": "root"},
+BAD: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
+    "no map": (lambda _: [], "it is no plan: its schema is not sagactl.plan-file/1"),
+    "another schema": (lambda body: {**body, "schema": "sagactl.plan/1"}, "its schema is not sagactl.plan-file/1"),
+    "a member more": (lambda body: {**body, "hook": "rm"}, "'hook' is unknown"),
+    "a member with a long name": (lambda body: {**body, "x" * 90: "rm"}, f"'{'x' * 80}' is unknown"),
+    "a member less": (
+        lambda body: {name: part for name, part in body.items() if name != "calls"},
+        "'calls' is missing",
+    ),
+    "a number for a text": (lambda body: {**body, "saga": 1}, f"'saga' is no text of at most {TEXT_LENGTH_MAX}"),
+    "a text without end": (
+        lambda body: {**body, "file": "x" * (TEXT_LENGTH_MAX + 1)},
+        f"'file' is no text of at most {TEXT_LENGTH_MAX}",
+    ),
+    "a version that is no text": (lambda body: {**body, "version": []}, "'version' is no text"),
+    "tools that are no map": (lambda body: {**body, "tools": []}, "'tools' is no map"),
+    "calls that are no list": (lambda body: {**body, "calls": {}}, "'calls' no list"),
+    "another input": (lambda body: {**body, "input": {"to": "eve"}}, "its digest is another"),
+    "another digest": (lambda body: {**body, "digest": "0" * 64}, "its digest is another"),
+    "another author": (lambda body: {**body, "planned_by": "root"}, "its digest is another"),
 }
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_what_is_no_plan_is_refused(name: str) -> None:
     """F5: a plan that isn't whole, or was changed, is an error that says what is wrong."""
-    with pytest.raises(BadPlanError):
-        read_planned(BAD[name](make().write()))
+    change, message = BAD[name]
+    with pytest.raises(BadPlanError, match=re.escape(message)):
+        read_planned(change(make().write()))
+
+
+def test_a_plan_may_be_as_long_as_its_limit_and_have_a_version() -> None:
+    """Limits: a text of exactly so many characters is one; a version is a text or isn't there."""
+    planned = replace(make(), file="x" * TEXT_LENGTH_MAX, version="4")
+    assert read_planned(planned.write()) == planned
+
+
+def test_a_plan_is_the_same_document_in_every_release() -> None:
+    """E16: what people have agreed to and kept must be readable, and mean the same, later."""
+    what = saga("a -> f", a={"arguments": {"to": "${{ input.to }}"}}, f={"foreach": "${{ input.xs }}", "undo": False})
+    data: dict[str, Json] = {"to": "ana", "xs": [1]}
+    document = make(what, data).write()
+    assert document["calls"] == [
+        {"step": "a", "item": None, "tool": "do.a", "arguments": {"to": "ana"}, "undo": "undo.a",
+         "undo_arguments": {"id": "${{ output.id }}"}, "refused": None},
+        {"step": "f", "item": 0, "tool": "do.f", "arguments": {}, "undo": None, "undo_arguments": None,
+         "refused": None},
+    ]  # fmt: skip
+    definition = write_definition(what)
+    tools = definition.pop("tools")
+    assert isinstance(tools, dict)
+    assert document["tools"] == {name: {"version": "0", "digest": digest(facts)} for name, facts in tools.items()}
+    assert document["text_digest"] == digest(definition)
+    assert document["definition"] == digest({**definition, "tools": tools})
+    assert (document["file"], document["planned_by"], document["saga"]) == ("", "an agent", "test")
+    assert (document["input"], document["input_digest"]) == (data, digest(data))
+
+
+def test_items_are_filled_in_one_by_one() -> None:
+    """F9: each with its value, its index and its place; what would refuse it is asked of the very arguments."""
+    arguments = {"x": "${{ item }}", "n": "${{ index }}"}
+    what = saga("f", f={"foreach": "${{ input.xs }}", "arguments": arguments, "undo": False})
+    scope: dict[str, Json] = {"input": {"xs": ["p", "q"]}}
+    filled = fill_in(what, read_given(what, scope, Plain()), scope, Watching())["f"]
+    assert filled == [
+        Filled("f", 0, {"x": "p", "n": 0}),
+        Filled("f", 1, {"x": "q", "n": 1}, None, "do.f can't take {'x': 'q', 'n': 1}"),
+    ]
+
+
+class Watching(Plain):
+    """An evaluator that takes only the first item."""
+
+    def check_arguments(self, tool: str, arguments: Json) -> str | None:
+        """Object to what isn't the first item."""
+        return None if arguments == {"x": "p", "n": 0} else f"{tool} can't take {arguments}"
 
 
 def test_no_damage_gets_through() -> None:

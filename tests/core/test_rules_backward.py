@@ -17,6 +17,7 @@ from sagactl.core.records import (
     Verb,
 )
 from sagactl.core.saga import CompensateFailed, StepClass
+from sagactl.core.summary import step_rows
 from sagactl.core.world import EndCalls, Wait
 from tests.core.builders import Play, operation, saga, spell
 
@@ -367,3 +368,30 @@ def test_what_stays_has_its_own_reason() -> None:
     play = Play(saga("a", a={"on_unknown": "compensate", "compensate_failed": CompensateFailed.NEVER}))
     play.run({"a": ["lost"]})
     assert [each.reason for each in play.summary.not_undone] == ["in doubt, and compensate_failed is never"]
+
+
+def test_what_said_pending_when_the_run_turned_around_may_have_happened() -> None:
+    """E5, E7: nobody asks again, so its undo is called; what waited for another try has failed."""
+    play = Play(saga("[a | b | c | d]", a={"schedule": 90_000}, c={"attempts": 3}))
+    play.turn()
+    play.answer("d", "ok")
+    play.answer("a", "pending", after_ms=60_000)
+    play.answer("c", "retry")
+    play.answer("b", "reject")
+    assert [spell(each) for each in play.under_way] == ["d'"]
+    status = {row.id: row.status.value for row in step_rows(play.saga, play.state)}
+    assert status == {"a": "in_doubt", "b": "failed", "c": "failed", "d": "compensating"}
+    assert play.run().status is RunStatus.ROLLED_BACK
+    assert play.calls[4:] == ["d'", "a'"]
+
+
+def test_a_second_rollback_passes_over_what_has_no_undo() -> None:
+    """E22: every undo that was left open gets a fresh budget, wherever it stands among the others."""
+    play = Play(saga("a -> b -> c", a={"klass": StepClass.READ_ONLY, "undo": False}, b={"undo_attempts": 2}))
+    play.run({"c": ["reject"], "b'": ["retry"]})
+    (letter,) = [each for each in play.of(Decision) if each.kind is DecisionKind.DEAD_LETTER]
+    assert letter.cause is Cause.COMPENSATION_FAILED
+    play.ask(Verb.TERMINATE)
+    play.ask(Verb.ROLLBACK)
+    assert play.run({"b'": ["retry", "ok"]}).status is RunStatus.ROLLED_BACK
+    assert play.calls[-4:] == ["b'", "b'", "b'", "b'"]

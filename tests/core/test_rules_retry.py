@@ -290,3 +290,25 @@ def test_a_run_whose_time_is_over_says_so() -> None:
     play.run({"a": ["pending"]})
     assert play.summary.failure == Failure("timeout", "schedule_to_close_timeout is over")
     assert play.state.operations[operation("a")].failure == play.summary.failure
+
+
+def test_no_try_begins_when_the_steps_own_time_is_over() -> None:
+    """E14: the moment at which it ends is too late; one before is not."""
+    for late_ms, status in ((0, RunStatus.ROLLED_BACK), (1, RunStatus.WAITING)):
+        play = Play(saga("a", a={"attempts": 5, "schedule": 5_000, "interval": 1}))
+        play.turn()
+        play.now = 5_000 - late_ms
+        play.answer("a", "retry")
+        assert play.status() is status
+
+
+def test_a_key_is_as_old_as_its_first_call() -> None:
+    """E6: `key_retention` counts from the first intent, whatever the clock says."""
+    for waited_ms, calls in ((9_000, ["a", "a"]), (10_000, ["a"])):
+        play = Play(saga("a", a={"attempts": 2, "key_retention": 10_000, "interval": 1}), start=50_000_000)
+        play.turn()
+        play.now += waited_ms
+        play.answer("a", "lost")
+        play.now += 1
+        play.turn()
+        assert play.calls == calls
