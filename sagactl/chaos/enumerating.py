@@ -50,6 +50,8 @@ class Reference:
     """The lines of its own file that a tool comes to."""
     growth: Mapping[Operation, Growth] = field(default_factory=dict)
     """What an action adds to the world."""
+    is_steady: bool = True
+    """Files have the same names in each run, but for the run's id."""
     failing: frozenset[Operation] = frozenset()
     """Compensations that fail without any other fault."""
     rest: Mapping[Operation, Growth] = field(default_factory=dict)

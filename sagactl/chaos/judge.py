@@ -22,8 +22,7 @@ from sagactl.chaos.observed import (
     Sight,
     lied,
 )
-from sagactl.chaos.traits import Growth, Number, add_up
-from sagactl.chaos.world import LEDGER
+from sagactl.chaos.traits import LEDGER, Growth, Number, add_up, is_name, name_trait
 from sagactl.core.records import Cause, Direction, Operation, ProbeAnswer, RunStatus
 from sagactl.core.saga import OnUnknown, Saga, StepClass
 from sagactl.core.transitions import Phase
@@ -161,14 +160,26 @@ def _judge_world(trial: Trial) -> Iterator[Finding]:
     """Compare what is there with what should be."""
     observed = trial.observed
     least, most = _expect(trial)
-    for trait in sorted(observed.growth.keys() | least.keys() | most.keys()):
+    for trait in sorted(observed.growth.keys() | least.keys() | most.keys(), key=_by_use):
+        if not _counts(trial.reference, trait):
+            continue
         much = observed.growth.get(trait, 0)
         if much > most.get(trait, 0):
             yield from _explain_surplus(trial, _place_of(trial, trait), trait)
         elif much < least.get(trait, 0):
             yield from _explain_deficit(trial, _place_of(trial, trait), trait)
     if not least and not most and not observed.growth and not observed.is_restored:
-        yield from _explain_surplus(trial, _action_of(trial.experiment.place), "it isn't what it was")
+        yield from _explain_surplus(trial, _action_of(trial.experiment.place), observed.changed)
+
+
+def _by_use(trait: str) -> tuple[bool, str]:
+    """Sort the names of files first: they say most."""
+    return not is_name(trait), trait
+
+
+def _counts(reference: Reference, trait: str) -> bool:
+    """Tell whether a trait says anything: the name of a file doesn't where tools draw names."""
+    return reference.is_steady or not is_name(trait) or any(trait in growth for growth in reference.growth.values())
 
 
 def _expect(trial: Trial) -> tuple[dict[str, Number], dict[str, Number]]:
@@ -220,7 +231,7 @@ def _action_of(place: Operation | None) -> Operation | None:
 def _explain_surplus(trial: Trial, place: Operation | None, trait: str) -> Iterator[Finding]:
     observed = trial.observed
     if place is None or place not in observed.operations:
-        yield trial.find(Code.LEFT_BEHIND, place, _name_trait(trait))
+        yield trial.find(Code.LEFT_BEHIND, place, name_trait(trait))
         return
     end, undo = observed.operations[place], observed.operations.get(place.other)
     returned = observed.count(Sight.RETURN, place, "succeeded")
@@ -231,9 +242,9 @@ def _explain_surplus(trial: Trial, place: Operation | None, trait: str) -> Itera
     elif undo is None and observed.count(Sight.PROBE, place, ProbeAnswer.NOT_DONE) > 0:
         yield trial.find(Code.PROBE_LIES, place, "not done, and something of it is there")
     elif undo is None:
-        yield trial.find(Code.NOT_UNDONE_WITHOUT_WORD, place, _name_trait(trait))
+        yield trial.find(Code.NOT_UNDONE_WITHOUT_WORD, place, name_trait(trait))
     else:
-        yield trial.find(Code.DOUBLE_EFFECT if returned > 1 else Code.LEFT_BEHIND, place, _name_trait(trait))
+        yield trial.find(Code.DOUBLE_EFFECT if returned > 1 else Code.LEFT_BEHIND, place, name_trait(trait))
 
 
 def _explain_deficit(trial: Trial, place: Operation | None, trait: str) -> Iterator[Finding]:
@@ -245,17 +256,13 @@ def _explain_deficit(trial: Trial, place: Operation | None, trait: str) -> Itera
     elif place is None or undo is None:
         yield trial.find(Code.LOST_EFFECT, place)
     elif trait in trial.reference.rest.get(place, {}):
-        yield trial.find(Code.COMPENSATION_DOES_HARM, place, _name_trait(trait))
+        yield trial.find(Code.COMPENSATION_DOES_HARM, place, name_trait(trait))
     elif observed.count(Sight.CALL, place.other) > 1:
-        yield trial.find(Code.COMPENSATION_NOT_IDEMPOTENT, place, _name_trait(trait))
+        yield trial.find(Code.COMPENSATION_NOT_IDEMPOTENT, place, name_trait(trait))
     elif observed.has_happened(place):
-        yield trial.find(Code.COMPENSATION_DOES_HARM, place, _name_trait(trait))
+        yield trial.find(Code.COMPENSATION_DOES_HARM, place, name_trait(trait))
     else:
-        yield trial.find(Code.COMPENSATION_NOT_NULL_SAFE, place, _name_trait(trait))
-
-
-def _name_trait(trait: str) -> str:
-    return "" if trait.startswith(f"{LEDGER}.") else trait
+        yield trial.find(Code.COMPENSATION_NOT_NULL_SAFE, place, name_trait(trait))
 
 
 def _judge_pivot(trial: Trial, place: Operation | None) -> Iterator[Finding]:

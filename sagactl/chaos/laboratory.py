@@ -24,7 +24,7 @@ from sagactl.chaos.forks import Crew, Finished, How, Work
 from sagactl.chaos.judge import Trial, judge, judge_reference
 from sagactl.chaos.life import Setting, live, read_again
 from sagactl.chaos.observed import STUCK_PHASES, Close, Observed
-from sagactl.chaos.observing import find_rest, gather_growth, gather_lines, list_operations, observe
+from sagactl.chaos.observing import compare_growth, find_rest, gather_growth, gather_lines, list_operations, observe
 from sagactl.chaos.recorded import RecordedTools, Target
 from sagactl.chaos.report import World
 from sagactl.chaos.settings import ChaosSettings
@@ -83,12 +83,13 @@ class Laboratory:
         return World.TOOLS if self.outputs is None else World.RECORDED
 
     def refer(self) -> tuple[Reference, list[Outcome]]:
-        """Make the two runs without a fault; raises RefusedError where the saga doesn't succeed."""
+        """Make the runs without a fault; raises RefusedError where the saga doesn't succeed."""
         done = self._make_one(SUCCESS)
         if done.close is not Close.REST or done.status is not RunStatus.SUCCEEDED:
             reason = done.failure or done.detail or str(done.status or done.close)
             message = f"without any fault {self.saga.name} doesn't succeed: {reason}"
             raise RefusedError(message, code="no-reference", hint="give inputs with which the saga succeeds")
+        growth, is_steady = compare_growth(gather_growth(done), gather_growth(self._make_one(SUCCESS)))
         faults, asked = turn_around(self.saga)
         undoing = Experiment("reference/is-undone", None, faults, asked)
         undone = self._make_one(undoing)
@@ -97,7 +98,8 @@ class Laboratory:
             actions=actions,
             compensations=list_operations(undone, Direction.COMPENSATION),
             lines={**gather_lines(undone), **gather_lines(done)},
-            growth=gather_growth(done),
+            growth=growth,
+            is_steady=is_steady,
             failing=frozenset(each for each, end in undone.operations.items() if end.phase in STUCK_PHASES),
             rest=find_rest(undone),
         )
@@ -176,7 +178,7 @@ class Laboratory:
         if self.outputs is not None:
             return Looking(folder, run_id, ledger=Target(folder.parent / "target.jsonl").list_effects)
         checks = {name: partial(self._check, name, folder, run_id, tools) for name in self.settings.check}
-        return Looking(folder, run_id, dict(checks))
+        return Looking(folder, run_id, dict(checks), ignored=self.settings.ignore)
 
     def _check(self, name: str, folder: Path, run_id: str, tools: Toolbox) -> Json:
         """Ask a tool what there is; raises RefusedError where it doesn't say."""

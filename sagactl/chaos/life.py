@@ -17,7 +17,7 @@ from sagactl.chaos.experiment import Asked, Experiment
 from sagactl.chaos.faulty_tools import FaultyTools
 from sagactl.chaos.observed import Close, Seen, Sight
 from sagactl.chaos.trail import Plan, Trail
-from sagactl.chaos.traits import measure_growth
+from sagactl.chaos.traits import find_difference, measure_growth
 from sagactl.chaos.watched_log import watch
 from sagactl.chaos.world import Looking
 from sagactl.core.canonical import Json, canonical, digest, parse
@@ -247,6 +247,7 @@ def _describe(
         "pivot_passed": state.pivot_passed,
         "growth": dict(growth),
         "is_restored": canonical(before) == canonical(after),
+        "changed": find_difference(before, after),
         "telling": [_spell(operation) for operation in telling],
     }
 

@@ -78,6 +78,8 @@ class Observed:
     growth: Growth = field(default_factory=dict)
     is_restored: bool = True
     """The world is as it was before the run, to the letter."""
+    changed: str = ""
+    """Otherwise the first thing that isn't."""
     trail: tuple[Seen, ...] = ()
     fired: frozenset[int] = frozenset()
     telling: tuple[Operation, ...] = ()

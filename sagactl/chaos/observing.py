@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from sagactl.chaos.experiment import Experiment, FaultKind
@@ -9,7 +10,7 @@ from sagactl.chaos.forks import Finished, How
 from sagactl.chaos.life import TRAIL, Setting
 from sagactl.chaos.observed import Close, Observed, OperationEnd, Seen, Sight
 from sagactl.chaos.trail import Trail
-from sagactl.chaos.traits import Growth, add_up
+from sagactl.chaos.traits import Growth, add_up, is_name, keep_steady
 from sagactl.core.canonical import Json
 from sagactl.core.records import Cause, Direction, Operation, RunStatus
 from sagactl.core.transitions import Phase
@@ -33,6 +34,16 @@ def gather_lines(observed: Observed) -> dict[Operation, tuple[str, ...]]:
 def gather_growth(observed: Observed) -> dict[Operation, Growth]:
     """Return what each operation added to the world."""
     return {seen.operation: seen.growth for seen in observed.trail if seen.operation and seen.sight is Sight.GROWTH}
+
+
+def compare_growth(
+    first: Mapping[Operation, Growth], second: Mapping[Operation, Growth]
+) -> tuple[dict[Operation, Growth], bool]:
+    """Return what each operation adds in both of two runs, and whether the names of files are the same in both."""
+    steady = {operation: keep_steady(growth, second.get(operation, {})) for operation, growth in first.items()}
+    names = [trait for growth in (*first.values(), *second.values()) for trait in growth if is_name(trait)]
+    known = {trait for growth in steady.values() for trait in growth}
+    return dict(steady), all(name in known for name in names)
 
 
 def find_rest(undone: Observed) -> dict[Operation, Growth]:
@@ -90,6 +101,7 @@ def _read_result(result: Json, trail: tuple[Seen, ...], fired: frozenset[int], l
         pivot_passed=bool(found["pivot_passed"]),
         growth=growth,
         is_restored=bool(found["is_restored"]),
+        changed=str(found["changed"]),
         trail=trail,
         fired=fired,
         telling=tuple(map(_read_place, telling)),

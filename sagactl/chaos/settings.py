@@ -22,19 +22,20 @@ UNSAFE_SHOWN_MAX: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class ChaosSettings:
-    """What the project says: tools that are safe, tools that look at the world, and a folder to begin with."""
+    """What the project says: safe tools, tools that look at the world, a folder to begin with, files not to look at."""
 
     safe_tools: tuple[str, ...] = ()
     check: tuple[str, ...] = ()
     world: Path | None = None
+    ignore: tuple[str, ...] = ()
 
 
 def read_settings(table: Mapping[str, Any] | None, project: Path) -> ChaosSettings:
     """Return what *table* says; raises InvalidError for keys and values that mean nothing."""
     table = table or {}
-    unknown = sorted(table.keys() - {"safe_tools", "check", "world"})
+    unknown = sorted(table.keys() - {"safe_tools", "check", "world", "ignore"})
     if unknown:
-        raise _invalid(f"unknown setting chaos.{unknown[0]}", "known are check, safe_tools, world")
+        raise _invalid(f"unknown setting chaos.{unknown[0]}", "known are check, ignore, safe_tools, world")
     check = table.get("check", [])
     world = table.get("world")
     if world is not None and not isinstance(world, str):
@@ -43,6 +44,7 @@ def read_settings(table: Mapping[str, Any] | None, project: Path) -> ChaosSettin
         safe_tools=_read_names("safe_tools", table.get("safe_tools", [])),
         check=_read_names("check", [check] if isinstance(check, str) else check),
         world=None if world is None else project / world,
+        ignore=_read_names("ignore", table.get("ignore", [])),
     )
 
 

@@ -3,16 +3,23 @@
 A look is JSON. Two looks are *the same* if they are equal to the letter, but for the id of the run; that is asked where
 everything was undone. Where something is to stay, its names and moments differ from run to run, so what is compared is
 how much there is of each kind: its *traits*. Things that stand in a list are counted by their shape. What stands
-outside of lists is counted by its value, and numbers there are added up.
+outside of lists is counted by its value, and numbers there are added up. Files are also counted by their names, unless
+these differ between two runs of the same kind.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from sagactl.core.canonical import Json
+
+LEDGER: Final = "effects"
+"""The trait of an operation in ledgers is `effects.` and its name."""
+
+FILES: Final = "files"
+PATHS: Final = "paths"
 
 Number: TypeAlias = int | Decimal
 Growth: TypeAlias = Mapping[str, Number]
@@ -59,3 +66,39 @@ def add_up(growths: Iterable[Growth]) -> dict[str, Number]:
         for trait, much in growth.items():
             _add(total, trait, much)
     return {trait: much for trait, much in total.items() if much != 0}
+
+
+def is_name(trait: str) -> bool:
+    """Tell whether a trait is the name of a file."""
+    return trait.startswith(f"{PATHS}.")
+
+
+def name_trait(trait: str) -> str:
+    """Return a trait as people know it: of a file its name, of a ledger nothing that isn't known already."""
+    if trait.startswith(f"{LEDGER}."):
+        return ""
+    return trait.removeprefix(f"{PATHS}.").removesuffix("=True") if is_name(trait) else trait
+
+
+def keep_steady(first: Growth, second: Growth) -> dict[str, Number]:
+    """Return what has grown alike in two runs of the same kind."""
+    return {trait: much for trait, much in first.items() if second.get(trait) == much}
+
+
+def find_difference(before: Json, after: Json) -> str:
+    """Return the first thing that isn't as it was: a file, or what a check tool shows; empty where all is."""
+    first, second = _index(before), _index(after)
+    changed = sorted(name for name in first.keys() | second.keys() if first.get(name) != second.get(name))
+    return changed[0] if changed else ""
+
+
+def _index(look: Json) -> dict[str, Json]:
+    if not isinstance(look, dict):
+        return {}
+    files = look.get(FILES)
+    found = (
+        {str(each["path"]): each["content"] for each in files if isinstance(each, dict)}
+        if isinstance(files, list)
+        else {}
+    )
+    return {**found, **{name: value for name, value in look.items() if name not in {FILES, PATHS}}}

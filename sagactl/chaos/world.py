@@ -8,10 +8,13 @@ under another key (that of its compensation) counts down. Files are a list with 
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Iterator, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
+from sagactl.chaos.traits import FILES, LEDGER, PATHS
 from sagactl.config import STATE_FOLDER
 from sagactl.core.canonical import Json, canonical, parse
 from sagactl.errors import RefusedError
@@ -20,9 +23,6 @@ from sagactl.hashing import sha256
 FILES_MAX: Final = 2_000
 FILE_BYTES_MAX: Final = 16 * 1024 * 1024
 """What is looked at of the folder; more is refused, as a change in what isn't looked at would go unseen."""
-
-LEDGER: Final = "effects"
-"""The trait of an operation in ledgers is `effects.` and its name."""
 
 Check = Callable[[], Json]
 
@@ -34,6 +34,7 @@ class Looking:
         folder: The folder that the tools are given as their project.
         run_id: The run, whose id is left out of what is seen.
         checks: What else is asked, by name.
+        ignored: Patterns of files that don't count.
         ledger: What a make-believe target has noted, as pairs of a key and its forward key; without one, the sandbox.
     """
 
@@ -43,16 +44,20 @@ class Looking:
         run_id: str,
         checks: dict[str, Check] | None = None,
         ledger: Callable[[], Sequence[tuple[str, str]]] | None = None,
+        ignored: Sequence[str] = (),
     ) -> None:
         self._folder = folder
         self._run_id = run_id
         self._checks = checks or {}
         self._ledger = ledger or self._read_sandbox
+        self._ignored = ignored
 
     def look(self) -> Json:
         """Return what there is now; raises RefusedError where it can't be seen."""
-        files: list[Json] = [{"path": path, "content": content} for path, content in self._list_files()]
-        seen: dict[str, Json] = {LEDGER: self._weigh(self._ledger()), "files": files}
+        contents = dict(self._list_files())
+        files: list[Json] = [{"path": path, "content": content} for path, content in contents.items()]
+        paths: dict[str, Json] = dict.fromkeys(contents, True)
+        seen: dict[str, Json] = {LEDGER: self._weigh(self._ledger()), FILES: files, PATHS: paths}
         for name, check in self._checks.items():
             seen[name] = check()
         return parse(canonical(seen).replace(self._run_id, "RUN"))
@@ -71,16 +76,24 @@ class Looking:
         return {name: count for name, count in sorted(found.items()) if count}
 
     def _list_files(self) -> Iterator[tuple[str, str]]:
-        for number, path in enumerate(sorted(_walk(self._folder))):
-            if number >= FILES_MAX:
+        number = 0
+        for path in sorted(_walk(self._folder)):
+            name = str(path.relative_to(self._folder))
+            if any(fnmatchcase(name, pattern) for pattern in self._ignored):
+                continue
+            number += 1
+            if number > FILES_MAX:
                 message = f"the tools have more than {FILES_MAX:,} files in their folder"
                 raise RefusedError(message, code="world-too-large", hint="sagactl help chaos")
-            yield str(path.relative_to(self._folder)), self._digest(path)
+            yield name, self._digest(path)
 
     def _digest(self, path: Path) -> str:
-        if path.is_symlink():
+        found = path.lstat()
+        if stat.S_ISLNK(found.st_mode):
             return f"-> {path.readlink()}"
-        if path.stat().st_size > FILE_BYTES_MAX:
+        if not stat.S_ISREG(found.st_mode):
+            return "no file"  # reading a pipe would wait for somebody who writes
+        if found.st_size > FILE_BYTES_MAX:
             message = f"a file of the tools has more than {FILE_BYTES_MAX:,} bytes"
             raise RefusedError(message, code="world-too-large", hint="sagactl help chaos")
         return sha256(path.read_bytes().replace(self._run_id.encode(), b"RUN")).hexdigest()

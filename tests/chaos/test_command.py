@@ -243,7 +243,7 @@ def test_ctrl_c_ends_every_process_and_leaves_no_folder(tmp_path: Path) -> None:
     temporary.mkdir()
     running = project.start("chaos", "planted", "--timeout", "60", extra={"TMPDIR": str(temporary)})
     deadline = time.monotonic() + 60
-    while not list(temporary.glob("*/3")) and time.monotonic() < deadline:
+    while not list(temporary.glob("*/5")) and time.monotonic() < deadline:
         time.sleep(0.05)
     running.send_signal(signal.SIGINT)
     assert running.wait(timeout=30) == 130
