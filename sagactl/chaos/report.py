@@ -99,7 +99,7 @@ def _merge(saga: Saga, findings: Iterable[Finding]) -> tuple[Found, ...]:
     for step, code, severity in list(groups):
         if severity is Severity.NOTE and (step, code, Severity.UNSAFE) in groups:
             groups[step, code, Severity.UNSAFE] += groups.pop((step, code, severity))
-    merged = [Found(group[0], tuple(dict.fromkeys(each.experiment for each in group[1:]))) for group in groups.values()]
+    merged = [Found(group[0], _list_others(group)) for group in groups.values()]
     codes = list(Code)
     positions = {step.id: position for position, step in enumerate(saga.steps)}
 
@@ -108,6 +108,11 @@ def _merge(saga: Saga, findings: Iterable[Finding]) -> tuple[Found, ...]:
         return found.first.severity is Severity.NOTE, position, codes.index(found.first.code)
 
     return tuple(sorted(merged, key=place))
+
+
+def _list_others(group: Sequence[Finding]) -> tuple[str, ...]:
+    first = group[0].experiment
+    return tuple(dict.fromkeys(each.experiment for each in group if each.experiment != first))
 
 
 def _judge_step(step: str, made: Sequence[Experiment], found: Sequence[Found], not_reached: set[str]) -> StepVerdict:

@@ -24,6 +24,9 @@ FILES_MAX: Final = 2_000
 FILE_BYTES_MAX: Final = 16 * 1024 * 1024
 """What is looked at of the folder; more is refused, as a change in what isn't looked at would go unseen."""
 
+_SANDBOX: Final = f"{STATE_FOLDER}/sandbox.db*"
+"""The sandbox is known by its ledger."""
+
 Check = Callable[[], Json]
 
 
@@ -79,7 +82,7 @@ class Looking:
         number = 0
         for path in sorted(_walk(self._folder)):
             name = str(path.relative_to(self._folder))
-            if any(fnmatchcase(name, pattern) for pattern in self._ignored):
+            if any(fnmatchcase(name, pattern) for pattern in (_SANDBOX, *self._ignored)):
                 continue
             number += 1
             if number > FILES_MAX:
@@ -102,8 +105,6 @@ class Looking:
 def _walk(folder: Path) -> Iterator[Path]:
     for place, folders, names in os.walk(folder):
         here = Path(place)
-        if here == folder and STATE_FOLDER in folders:
-            folders.remove(STATE_FOLDER)
         links = [name for name in folders if (here / name).is_symlink()]
         yield from (here / name for name in (*names, *links))
 

@@ -32,12 +32,18 @@ steps:
 """
 
 
-def make_project(folder: Path, saga: str) -> Project:
-    """Return a project with the planted tools and one saga."""
+def make_project(folder: Path, saga: str, settings: str = "") -> Project:
+    """Return a project with the planted tools, one saga, and *settings* for its experiments."""
+    write_settings(folder, settings)
     shutil.copytree(PLANTED, folder / "plugins", ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "sagas").mkdir()
     (folder / "sagas" / "planted.yaml").write_text(saga)
     return Project(folder)
+
+
+def write_settings(folder: Path, settings: str) -> None:
+    """Put *settings* into the table `[chaos]`."""
+    (folder / "sagactl.toml").write_text(f'[chaos]\nignore = ["marks/*"]\n{settings}\n')
 
 
 def run_chaos(project: Project, *arguments: str, timeout: float = 120) -> Result:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.chaos.project import BEFORE_PIVOT, codes_of, make_project, run_chaos
+from tests.chaos.project import BEFORE_PIVOT, codes_of, make_project, run_chaos, write_settings
 from tests.cli.project import Project
 from tests.proof import Prove
 
@@ -70,9 +70,9 @@ def test_tools_that_nobody_called_safe_are_not_called(tmp_path: Path) -> None:
     assert not (tmp_path / "shop").exists()
     few = ("--only", "wrong", "--limit", "2")
     assert run_chaos(project, *few, "--allow-unsafe", "shop.*").code == 0
-    (tmp_path / "sagactl.toml").write_text('[chaos]\nsafe_tools = ["shop.put"]\n')
+    write_settings(tmp_path, 'safe_tools = ["shop.put"]')
     assert run_chaos(project, *few).code == 0
-    (tmp_path / "sagactl.toml").write_text('[chaos]\nsafe = ["shop.put"]\n')
+    write_settings(tmp_path, 'safe = ["shop.put"]')
     assert run_chaos(project, *few).code == 3
 
 
@@ -123,7 +123,7 @@ def test_a_check_tool_shows_a_system_elsewhere(tool: str, expected: set[str], tm
     (tmp_path / "plugins" / "remote.py").write_text(REMOTE)
     unseen = run_chaos(project, "--only", "wrong", "--limit", "1", "-o", "json")
     assert (unseen.code, codes_of(unseen.json)) == (0, {"effect-not-seen"})
-    (tmp_path / "sagactl.toml").write_text('[chaos]\ncheck = "remote.list"\n')
+    write_settings(tmp_path, 'check = "remote.list"')
     chosen = [word for fault in FAULTS for word in ("--experiment", f"wrong/{fault}")]
     result = run_chaos(project, *chosen, "-o", "json")
     assert codes_of(result.json) == expected

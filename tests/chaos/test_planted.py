@@ -60,12 +60,12 @@ PLANTED = {
 def test_a_planted_mistake_is_called_by_its_name(name: str, tmp_path: Path, prove: Prove) -> None:
     """Each kind of finding: a tool with that mistake and no other is found, and nothing is said of sound steps."""
     planted = PLANTED[name]
-    project = make_project(tmp_path, planted.saga.format(tool=planted.tool, more=planted.more))
+    saga = planted.saga.format(tool=planted.tool, more=planted.more)
+    project = make_project(tmp_path, saga, 'world = "world"')
     project.environ["SAGACTL_SECRET_API_KEY"] = "hunter2-hunter2"
     world = tmp_path / "world" / "shop"
     world.mkdir(parents=True)
     (world / "of-somebody-else").write_text("theirs")
-    (tmp_path / "sagactl.toml").write_text('[chaos]\nworld = "world"\n')
     result = run_chaos(project, "--only", "wrong", "-o", "json", *planted.options)
     document = result.json
     assert codes_of(document) == {planted.code, *planted.also}, document["findings"]

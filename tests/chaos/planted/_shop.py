@@ -18,8 +18,8 @@ def shelf(context: CallContext) -> Path:
 
 
 def books(context: CallContext) -> Path:
-    """Return the folder that is for keys and marks; `.sagactl` isn't looked at."""
-    folder = context.project / ".sagactl"
+    """Return the folder that is for keys and marks, which the project has said not to look at."""
+    folder = context.project / "marks"
     folder.mkdir(exist_ok=True)
     return folder
 
