@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -300,3 +301,98 @@ def test_an_undo_of_what_is_in_doubt_leaves_out_what_nobody_knows() -> None:
     play.turn()
     play.answer("a", "ok")
     assert next(_foreseen(each) for each in _look(play).calls) == ("b'", "undo.b", {})
+
+
+def test_a_dry_run_has_the_turns_of_its_calls_and_the_answer() -> None:
+    """E22: calls of one turn are made at the same time, what only a person can settle comes behind them all."""
+    what = saga(
+        "a -> [b | c] -> d", d={"null_safe": False}, saga_fields={"compensation_concurrency": 2}, a={"undo": False}
+    )
+    other = Play(what)
+    other.turn()
+    for name in "abc":
+        other.answer(name, "ok")
+    seen = _look(other)
+    assert seen.answer is not None
+    assert (seen.is_accepted, seen.answer.disposition) == (True, Disposition.ACCEPTED)
+    assert [(each.turn, spell(each.operation), each.objection) for each in seen.calls] == [
+        (0, "d'", "nobody can tell whether it happened")
+    ]
+    assert seen.status is RunStatus.STUCK
+    side = Play(saga("a -> [b | c] -> d", saga_fields={"compensation_concurrency": 2}))
+    side.turn()
+    for name in "abc":
+        side.answer(name, "ok")
+    turns = [(each.turn, spell(each.operation)) for each in _look(side).calls]
+    assert turns == [(0, "d'"), (1, "c'"), (1, "b'"), (2, "a'")]
+    refused = Play(saga("a -> b"), evaluator=Plain({}, {"undo.a": "id: not a number"}))
+    refused.turn()
+    refused.answer("a", "ok")
+    assert [(each.turn, spell(each.operation), each.objection) for each in _look(refused).calls] == [
+        (0, "b'", None),
+        (1, "a'", "id: not a number"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lacks", "waits"),
+    [
+        ({"missing_tools": frozenset({"undo.a"})}, Wait("missing_tool", None, "undo.a")),
+        ({"missing_secrets": frozenset({"k"})}, Wait("missing_secret", None, "k")),
+    ],
+)
+def test_a_dry_run_stops_where_something_is_missing(lacks: Any, waits: Wait) -> None:
+    """E16, E19: a rollback, and a resume, would wait for it by name, and call nothing that needs it."""
+    what = saga("a -> b", a={"undo_arguments": {"key": "${{ secrets.k }}"}}, saga_fields={"secrets": ("k",)})
+    play = Play(what)
+    play.turn()
+    play.answer("a", "ok")
+    seen = _look(play, **lacks)
+    assert ([spell(each.operation) for each in seen.calls], seen.status) == (["b'"], RunStatus.ROLLING_BACK)
+    assert seen.waits_for == waits
+    forward = Play(saga("a", a={"arguments": {"key": "${{ secrets.k }}"}}, saga_fields={"secrets": ("k",)}))
+    situation = Situation(0, SLOTS, frozenset({"do.a"} if "missing_tools" in lacks else ()), **{
+        name: value for name, value in lacks.items() if name == "missing_secrets"
+    })  # fmt: skip
+    ahead = foresee_resume(forward.saga, forward.fold(), forward.evaluator, situation)
+    assert (ahead.calls, ahead.status) == ((), RunStatus.RUNNING)
+    assert ahead.waits_for is not None
+    assert (ahead.waits_for.what, ahead.waits_for.detail) == (waits.what, "do.a" if waits.detail == "undo.a" else "k")
+
+
+def test_a_resume_makes_its_calls_in_one_turn_and_waits_for_nothing() -> None:
+    """E17: what comes next is turn 0; a timer that is due is no wait, one that isn't is."""
+    waiting = Play(saga("a", a={"attempts": 3, "interval": 1_000}))
+    waiting.turn()
+    waiting.answer("a", "retry")
+    due = foresee_resume(waiting.saga, waiting.fold(), waiting.evaluator, Situation(1_000, SLOTS))
+    assert ([each.turn for each in due.calls], due.waits_for) == ([0], None)
+    later = foresee_resume(waiting.saga, waiting.fold(), waiting.evaluator, Situation(999, SLOTS))
+    assert later.waits_for is not None
+    assert ([each.turn for each in later.calls], later.waits_for.until_ms) == ([0], 1_000)
+
+
+def test_an_undo_that_was_begun_is_sent_again_as_it_was() -> None:
+    """E12: its arguments were recorded, and no probe comes before it again."""
+    play = Play(saga("a -> b", a={"probe": True, "undo_attempts": 3, "undo_arguments": {"id": "${{ output.id }}"}}))
+    play.turn()
+    play.answer("a", "lost")
+    play.answer("a", "ok")
+    play.answer("b", "reject")
+    play.answer("a'", "retry")
+    seen = foresee_resume(play.saga, play.fold(), play.evaluator, Situation(play.now, SLOTS))
+    assert [(_foreseen(each), each.hangs_on_answer) for each in seen.calls] == [(("a'", "undo.a", {"id": "a"}), False)]
+
+
+def test_a_refusal_of_blank_arguments_is_no_objection() -> None:
+    """E7: what hangs on a probe has no arguments yet, so no tool is asked whether it takes them; others are."""
+    objections = {"undo.b": "id: missing", "undo.a": "id: missing"}
+    play = Play(saga("a -> b", b={"probe": True}), evaluator=Plain({}, objections))
+    play.turn()
+    play.answer("a", "ok")
+    seen = _look(play)
+    assert [(_foreseen(each)[0], each.objection) for each in seen.calls] == [
+        ("b?", None),
+        ("b'", None),
+        ("a'", "id: missing"),
+    ]

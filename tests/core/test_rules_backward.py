@@ -341,6 +341,8 @@ def test_a_second_rollback_leaves_alone_what_the_first_has_undone() -> None:
     play.ask(Verb.ROLLBACK)
     assert play.run().status is RunStatus.ROLLED_BACK
     assert play.calls == ["a", "b", "c", "b'", "a'", "a'"]
+    plans = [each.plan for each in play.of(Decision) if each.kind is DecisionKind.ROLLBACK]
+    assert [[spell(action) for action in plan] for plan in plans] == [["b", "a"], ["a"]]
 
 
 def test_an_item_that_only_a_person_knows_of_does_not_hold_back_the_items_before_it() -> None:
