@@ -16,6 +16,7 @@ from tests.proof import Measure, add_up, lines_of, prove
 __all__ = ["prove"]
 
 SEEDS = 20_000
+FUZZ_SECONDS = 50
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -24,6 +25,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--seed", type=int, default=None, help="simulate this seed alone")
     group.addoption("--seeds", type=int, default=SEEDS, help=f"simulate so many seeds (default {SEEDS})")
     group.addoption("--image", default=None, help="judge this image of a power cut alone")
+    group.addoption(
+        "--fuzz-seconds", type=float, default=FUZZ_SECONDS, help=f"fuzz for so long in all (default {FUZZ_SECONDS})"
+    )
     group.addoption("--soak", action="store_true", help="make the long runs as well")
 
 

@@ -56,8 +56,9 @@ def _parse(text: str, where: str) -> Json:
 def _read_text(name: str) -> str:
     try:
         data = Path(name).read_bytes()
-    except OSError as error:
-        raise UsageError(f"{name} can't be read: {error.strerror}", code="bad-input") from error
+    except (OSError, ValueError) as error:  # or a name that no file can have
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"{name} can't be read: {reason}", code="bad-input") from error
     return _decode(data, name)
 
 

@@ -90,6 +90,6 @@ def checkpoint(connection: sqlite3.Connection, *, cut: bool, wait_ms: int) -> bo
             busy, _, _ = connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
         finally:
             connection.execute(f"PRAGMA busy_timeout = {before_ms}").fetchall()
-    except sqlite3.Error:
+    except (sqlite3.Error, UnicodeDecodeError):
         return False
     return bool(busy == 0)

@@ -65,5 +65,5 @@ def _ask(path: str, query: str, values: Sequence[object]) -> list[tuple[Any, ...
         address = f"file:{quoted}?mode=ro" + ("&immutable=1" if is_at_rest else "")
         with closing(sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS)) as connection:
             return connection.execute(query, values).fetchall()
-    except (sqlite3.Error, OSError):
+    except (sqlite3.Error, OSError, UnicodeDecodeError):
         return []

@@ -28,8 +28,15 @@ NEEDED_BYTES: Final = 64 * 1024
 LOCKED_HINT: Final = "another process writes to the log; end it, or try again when it is done"
 
 
-def storage_error(error: sqlite3.Error, path: Path, what: str) -> StorageError:
+SQLITE_ERRORS: Final = (sqlite3.Error, UnicodeDecodeError)
+"""What a statement may raise: Python fails to read what SQLite says of a schema whose text is damaged."""
+
+
+def storage_error(error: sqlite3.Error | UnicodeDecodeError, path: Path, what: str) -> StorageError:
     """Return the error to raise for *error*, which happened while *what* was done to the log at *path*."""
+    if isinstance(error, UnicodeDecodeError):
+        hint = "put a copy of the log in its place"
+        return DamagedLogError(f"{path} is damaged: it has text that is none", hint=hint)
     number = getattr(error, "sqlite_errorcode", None)
     primary = None if number is None else number & _PRIMARY
     if primary in _BUSY:

@@ -30,7 +30,7 @@ from sagactl.log.file_system import (
 from sagactl.log.gate import Gate, Witness, find_gate
 from sagactl.log.migrate import APPLICATION_ID, SCHEMA_VERSION, migrate
 from sagactl.log.pruning import TOMBSTONES
-from sagactl.log.sqlite_errors import storage_error
+from sagactl.log.sqlite_errors import SQLITE_ERRORS, storage_error
 
 BUSY_MS: Final = 10_000
 """How long a writer waits for another one."""
@@ -81,7 +81,7 @@ def open_to_write(path: Path, gate: Gate, *, busy_ms: int, connect: Connect) -> 
             _set(connection, path, *pragma)
         _switch_to_wal(connection, path, busy_ms)
         check_witness(connection, path, gate.read_witness())
-    except sqlite3.Error as error:
+    except SQLITE_ERRORS as error:
         connection.close()
         raise storage_error(error, path, "open") from error
     except BaseException:
@@ -108,7 +108,7 @@ def open_to_read(path: Path, *, busy_ms: int, connect: Connect, is_immutable: bo
         _refuse_old(version, path)
         for pragma in (*_ALWAYS, ("query_only", "ON", 1)):
             _set(connection, path, *pragma)
-    except sqlite3.Error as error:
+    except SQLITE_ERRORS as error:
         connection.close()
         raise storage_error(error, path, "read") from error
     except BaseException:
@@ -139,7 +139,7 @@ def no_log(path: Path) -> NotFoundError:
 def _connect(path: Path, how: str, busy_ms: int, connect: Connect) -> sqlite3.Connection:
     try:
         return connect(f"file:{quote(bytes(path.absolute()))}?{how}", busy_ms / 1000)
-    except sqlite3.Error as error:
+    except SQLITE_ERRORS as error:
         raise storage_error(error, path, "open") from error
 
 

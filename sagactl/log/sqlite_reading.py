@@ -19,7 +19,7 @@ from sagactl.log.far_witness import FarWitness
 from sagactl.log.file_system import refuse_foreign_file, refuse_odd_file
 from sagactl.log.gate import Gate, Witness, find_gate
 from sagactl.log.migrate import APPLICATION_ID
-from sagactl.log.sqlite_errors import storage_error
+from sagactl.log.sqlite_errors import SQLITE_ERRORS, storage_error
 from sagactl.log.sqlite_open import (
     BUSY_MS,
     Connect,
@@ -86,7 +86,7 @@ class ReadingStore:
                 if self._live is not None:
                     return query(self._live)
                 return self._read_at_rest(query)
-            except sqlite3.Error as error:
+            except SQLITE_ERRORS as error:
                 raise storage_error(error, self._path, "read") from error
 
     def _read_at_rest(self, query: Callable[[sqlite3.Connection], T]) -> T:

@@ -20,7 +20,7 @@ from sagactl.errors import InternalError, StorageError
 from sagactl.log.checkpoint import Checkpointer, checkpoint
 from sagactl.log.far_witness import FarWitness
 from sagactl.log.gate import Gate, Witness
-from sagactl.log.sqlite_errors import storage_error
+from sagactl.log.sqlite_errors import SQLITE_ERRORS, storage_error
 from sagactl.log.sqlite_open import (
     BUSY_MS,
     Connect,
@@ -91,7 +91,7 @@ class WritingStore:
             connection = self._connected()
             try:
                 return query(connection)
-            except sqlite3.Error as error:
+            except SQLITE_ERRORS as error:
                 self._throw_away()
                 raise storage_error(error, self._path, "read") from error
 
@@ -116,7 +116,7 @@ class WritingStore:
         try:
             connection.execute("BEGIN IMMEDIATE")
             return work(connection)
-        except sqlite3.Error as error:
+        except SQLITE_ERRORS as error:
             found = storage_error(error, self._path, "write to")
             self._roll_back(connection)
             if found.code != "locked":
@@ -130,13 +130,13 @@ class WritingStore:
         try:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-        except sqlite3.Error:
+        except SQLITE_ERRORS:
             self._throw_away()  # closing it rolls back for sure
 
     def _commit(self, connection: sqlite3.Connection, mark: Mark | None) -> None:
         try:
             connection.execute("COMMIT")
-        except sqlite3.Error as error:
+        except SQLITE_ERRORS as error:
             self._throw_away()
             durable = self._look_again(mark)
             raise _doubtful_commit(error, self._path, durable) from error
@@ -152,7 +152,7 @@ class WritingStore:
             connection = self._connected()
             if not holds(connection, *mark):
                 return False
-        except (sqlite3.Error, StorageError):
+        except (*SQLITE_ERRORS, StorageError):
             self._throw_away()
             return None
         return checkpoint(connection, cut=True, wait_ms=_READERS_WAIT_MS) or None
@@ -160,7 +160,7 @@ class WritingStore:
     def _throw_away(self) -> None:
         if self._connection is None:
             return
-        with suppress(sqlite3.Error):
+        with suppress(*SQLITE_ERRORS):
             self._connection.close()
         self._connection = None
 
@@ -191,7 +191,7 @@ class WritingStore:
             self._gate.close()
 
 
-def _doubtful_commit(error: sqlite3.Error, path: Path, durable: bool | None) -> StorageError:
+def _doubtful_commit(error: sqlite3.Error | UnicodeDecodeError, path: Path, durable: bool | None) -> StorageError:
     ends = {
         True: "what was to be written is there all the same",
         False: "nothing of it was written",

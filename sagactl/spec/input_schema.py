@@ -125,7 +125,7 @@ class _Check:
 
     def _check_root(self) -> None:
         kind = self._root.get("type") if isinstance(self._root, dict) else None
-        if kind not in {None, "object"} and _is_type(kind):
+        if kind is not None and kind != "object" and _is_type(kind):
             node = self._entry.node.find("type") if isinstance(self._entry.node, MapNode) else None
             span = self._entry.span if node is None else node.span
             self._refuse("the input of a saga is a map, so its type must be object", span)

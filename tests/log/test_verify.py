@@ -321,3 +321,12 @@ def test_the_log_in_memory_verifies_as_well(time: Time) -> None:
     assert [(finding.run_id, finding.seq) for finding in log.verify().findings] == [("run1", 2)]
     with pytest.raises(DamagedLogError, match="record 2"):
         list(log.read("run1"))
+
+
+@pytest.mark.parametrize("word", [b"CREATE TABLE records", b"CREATE TABLE runs", b"CREATE INDEX"])
+def test_a_schema_whose_text_is_damaged_is_damage(log_path: Path, word: bytes) -> None:
+    """H59: what SQLite says of such a schema Python can't even read; it is a damaged log all the same."""
+    data = log_path.read_bytes()
+    log_path.write_bytes(data.replace(word, word[:-3] + b"\x80\xff\x80"))
+    with pytest.raises(DamagedLogError):
+        verify(log_path)

@@ -34,6 +34,13 @@ FOLDER = Path(__file__).parent
 ONBOARDING = (FOLDER / "onboarding.yaml").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("kind", ["[]", "[object]", "[string, object]", "{a: 1}", "[[]]", "[{}]", "null", "1"])
+def test_a_type_of_any_shape_is_told_where_it_stands(refuse: Refuse, kind: str) -> None:
+    """F5: the type of an input is the word object; whatever else stands there is a problem, and never a crash."""
+    text = f"saga: x\ninput: {{type: {kind}}}\nsteps:\n  - {{id: one, tool: any.thing}}\n"
+    assert {problem.line for problem in refuse(text)} == {2}
+
+
 def test_no_number_of_warnings_hides_an_error(refuse: Refuse) -> None:
     """F5: more warnings than are kept keep no error out: neither from the answer nor from what is shown of it."""
     names = [f"a{number}" for number in range(PROBLEMS_MAX + 1)]

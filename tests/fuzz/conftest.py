@@ -1,0 +1,5 @@
+"""What the fuzzing tests share."""
+
+from tests.fuzz.rounds import fuzz
+
+__all__ = ["fuzz"]
