@@ -22,6 +22,7 @@ from sagactl.errors import SagactlError
 from sagactl.log.base import RunFilter
 from sagactl.log.leases import LeaseClock
 from sagactl.log.sqlite import SqliteLog
+from sagactl.log.sqlite_open import Connect, connect_plainly
 from tests.log.disk.apsw_connection import Connection, Cursor
 from tests.log.disk.faults import FAULTS, Breaker, Fault
 from tests.log.disk.vfs import WatchedFiles
@@ -29,6 +30,11 @@ from tests.proof import Prove
 
 POINTS = "errors of the disk at the n-th operation (VFS)"
 AFTER = "calls made after an error of the disk"
+COMPOUND = "errors of the disk while recovering from one (VFS)"
+SECOND = ("read", "write", "sync")
+FIRST_AT = 100
+"""Which write fails first: one in the middle of the run."""
+
 RAISED = "commits that raised and were durable all the same"
 GOAL = 500
 
@@ -130,11 +136,13 @@ def meet(project: Project, path: Path, breaker: Breaker, *, fails: bool) -> Stor
         log.close()
 
 
-def recover(project: Project, path: Path, *, fails: bool) -> str:
-    """Carry on with a sound disk, and return what is wrong with the end."""
+def recover(
+    project: Project, path: Path, *, fails: bool, connect: Connect = connect_plainly, calls_max: int = 2
+) -> str:
+    """Carry on with a sound disk, or another one, and return what is wrong with the end."""
     clock = LeaseClock(is_dead=lambda _: True)  # as another process finds it: the first one is dead
     with ExitStack() as stack:
-        log = SqliteLog(path, lease_clock=clock)
+        log = SqliteLog(path, lease_clock=clock, connect=connect, busy_ms=1)
         stack.callback(log.close)
         give_log(project, log)
         for run_id in log.unfinished():
@@ -150,8 +158,8 @@ def recover(project: Project, path: Path, *, fails: bool) -> str:
         wrong.append(f"the run ended as {row.status}, cause {row.cause}")
     if sum(world.effects.values()) != (0 if fails else 3):
         wrong.append(f"the effects are {world.effects}")
-    if max(world.calls.count(key) for key in world.effects) > 2:
-        wrong.append(f"one operation was called more than twice: {world.calls}")
+    if max(world.calls.count(key) for key in world.effects) > calls_max:
+        wrong.append(f"one operation was called too often: {world.calls}")
     return "; ".join(wrong)
 
 
@@ -184,6 +192,30 @@ def test_a_run_survives_each_error_of_its_disk(
     assert stopped > points // 4 or fault.name in {"delete", "busy"}, "most errors are told"
     prove(POINTS, points, goal=GOAL)
     prove(AFTER, after, goal=0)
+
+
+@pytest.mark.parametrize("second", [fault for fault in FAULTS if fault.name in SECOND], ids=SECOND)
+def test_an_error_while_recovering_from_an_error(second: Fault, project: Project, prove: Prove) -> None:
+    """F2, E18: a disk fails in mid-run, and again at each third operation of the resume; the next one ends well."""
+    first = next(fault for fault in FAULTS if fault.name == "full")
+    points = 0
+    for number in range(1, 1_000, 3):
+        world.calls, world.effects = [], {}
+        path = project.config.project / str(number) / "log.db"
+        broken = Breaker(first, FIRST_AT, True, measure=lambda: len(world.calls))
+        assert meet(project, path, broken, fails=True) is not None
+        breaker = Breaker(second, number, True, measure=lambda: len(world.calls))
+        try:
+            problem = recover(project, path, fails=True, connect=WatchedFiles(breaker).connect)
+        except StorageError:
+            assert len(world.calls) == breaker.at_fire, breaker.seen[0]
+            problem = recover(project, path, fails=True, calls_max=3)
+        assert problem == "", breaker.seen
+        if not breaker.fired:
+            break
+        points += 1
+    assert points > 0
+    prove(COMPOUND, points, goal=40)
 
 
 def _count_records(path: Path) -> int:

@@ -43,8 +43,8 @@ class Point(NamedTuple):
 
 
 SYNCS = [Point("fdatasync", "EIO", f"{number}{more}") for number in range(1, 9) for more in ("", "+")]
-WRITES = [Point("pwrite64", "EIO" if number % 8 == 1 else "ENOSPC", f"{number}+") for number in range(1, 60, 4)]
-ONCE = [Point("pwrite64", "EIO", str(number)) for number in range(3, 60, 8)]
+WRITES = [Point("pwrite64", "EIO" if number % 2 else "ENOSPC", f"{number}+") for number in range(1, 46, 3)]
+ONCE = [Point("pwrite64", "EIO", str(number)) for number in range(3, 46, 6)]
 LOCKED = [Point("fdatasync", "EROFS", "3+"), Point("pwrite64", "EDQUOT", "20")]
 
 
@@ -52,7 +52,17 @@ def _break(project: Project, point: Point) -> tuple[int, str, list[str]]:
     """Run with a fault; return the exit code, what was told, and the marks `fault` and `begin` in their order."""
     trace, log = project.path / "trace", project.path / ".sagactl" / "log.db"
     paths = [f"{log}-wal", str(log), str(project.path / "witness.jsonl")]
-    command = ["strace", "-f", "-y", "-s", "300", "-o", str(trace), *[word for path in paths for word in ("-P", path)]]
+    command = [
+        "strace",
+        "-f",
+        "--seccomp-bpf",
+        "-y",
+        "-s",
+        "300",
+        "-o",
+        str(trace),
+        *[word for path in paths for word in ("-P", path)],
+    ]
     command += ["-e", "trace=fdatasync,pwrite64,write", "-e", point.fault]
     done = subprocess.run(
         [*command, sys.executable, "-m", "sagactl", *RUN, "-o", "json"],
@@ -84,13 +94,16 @@ def test_a_real_run_survives_an_error_of_its_disk(point: Point, template: Path, 
     elif "+" in point.when:
         assert "begin" not in marks[marks.index("fault") :], "only the checkpoint at the end may fail unnoticed"
     prove(POINTS, 1, goal=GOAL)
-    resumed = project.run("resume", "--all", "-q", "-o", "json")
-    assert resumed.code == 0, resumed.err
-    if "begin" not in marks:
-        assert project.run(*RUN).code == 0  # it was perhaps not even created
-    shown, log, sandbox, verified = project.run_several(
-        ["show", "-o", "json"], ["log", "-o", "jsonl"], ["sandbox", "show", "-o", "json"], ["verify"]
+    again = [RUN] if "begin" not in marks else []  # it was perhaps not even created
+    resumed, *_, shown, log, sandbox, verified = project.run_several(
+        ["resume", "--all", "-q", "-o", "json"],
+        *again,
+        ["show", "-o", "json"],
+        ["log", "-o", "jsonl"],
+        ["sandbox", "show", "-o", "json"],
+        ["verify"],
     )
+    assert resumed.code == 0, resumed.out
     records = [json.loads(line) for line in log.out.splitlines()]
     assert shown.json["run"]["status"] == "succeeded"
     assert check_world(shown.json["run"], sandbox.json["ledger"], records) == []
