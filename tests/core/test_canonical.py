@@ -131,3 +131,29 @@ def test_nesting_has_a_limit() -> None:
     check_nesting(deep)
     with pytest.raises(NotJsonError, match="deeper than 64"):
         check_nesting([deep])
+
+
+def test_numbers_may_have_as_many_digits_as_the_limit() -> None:
+    """F2: exact at any size up to a thousand digits or powers of ten, and an error beyond, never a rounded one."""
+    longest = "0." + "1" * 998
+    assert parse(longest) == Decimal(longest)
+    assert parse("1" * 1000) == int("1" * 1000)
+    assert parse("1.5e1000") == Decimal("1.5e1000")
+    for text in (longest + "1", "1" * 1001, "1.5e1001"):
+        with pytest.raises(NotJsonError):
+            parse(text)
+
+
+@pytest.mark.parametrize("half", [b'"\\ud800"', b'["\\udfff"]', b'{"\\ud800": 1}', '"\\ud800"', b'"\xed\xa0\x80"'])
+def test_half_a_character_is_no_text_in_whatever_it_is_read_from(half: str | bytes) -> None:
+    """F2: as an escape or as bytes, it could be written nowhere."""
+    with pytest.raises(NotJsonError, match=r"\S"):
+        parse(half)
+    assert parse(b'"\\u0041\\ud83d\\ude00"') == "A\N{GRINNING FACE}"
+
+
+def test_lists_in_what_is_spelled_slowly_keep_their_members() -> None:
+    """F2: decimals are spelled exactly wherever they stand."""
+    assert canonical([Decimal("1.50"), [True, {"a": Decimal("1e400")}]]) == '[1.50,[true,{"a":1e400}]]'
+    with pytest.raises(NotJsonError, match="not JSON serializable"):
+        canonical([Decimal(1), {1, 2}])  # type: ignore[list-item]

@@ -10,11 +10,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from sagactl.core.canonical import Json
-from sagactl.core.definition import write_definition
+from sagactl.core.definition import spell_snapshot, take_snapshot, write_definition
 from sagactl.core.preview import Given, Preview, Undone, preview, read_given
 from sagactl.core.records import Direction, Failure, Intent, Outcome, OutcomeKind
-from sagactl.core.rehearsal import BlankEvaluator
+from sagactl.core.rehearsal import BlankEvaluator, blank_saga
 from sagactl.core.saga import Approval, CompensateFailed, Saga, StepClass
+from sagactl.core.template import Literal, parse_template
 from sagactl.core.world import MakeCall
 from tests.core.builders import Plain, Play, saga, spell
 from tests.core.simulation.generate import Plan, generate
@@ -239,3 +240,31 @@ def test_a_step_that_leaves_nothing_makes_no_other_certain() -> None:
     assert looks.undone_if_fails("b") == [Undone("a", False)]
     lists = preview(saga("[a | b] -> c", b={"foreach": "${{ input.xs }}"}))
     assert lists.undone_if_fails("b") == [Undone("b", False), Undone("a", False)]
+
+
+def test_a_blank_saga_has_nothing_that_data_or_a_person_decides() -> None:
+    """E20: no guard, output, key or time of its own; approvals that hang on data are asked for without."""
+    what = saga(
+        "a -> b",
+        saga_fields={
+            "output": parse_template({"x": 1}),
+            "run_key": parse_template("${{ input.k }}"),
+            "run_timeout_ms": 5,
+        },
+        a={"approval": Approval(required=parse_template("${{ input.x }}"), by=("ana",)), "guard": False},
+        b={"when": "${{ input.w }}", "foreach": "${{ input.xs }}", "arguments": {"x": "${{ item }}"}},
+    )
+    blank = blank_saga(what, empty=["b"])
+    assert (blank.output, blank.run_key, blank.run_timeout_ms) == (None, None, None)
+    a, b = blank.steps
+    assert (a.guard, a.approval) == (None, Approval(by=("ana",)))
+    assert (b.when, b.foreach, b.action.arguments) == (Literal(value=True), Literal([]), Literal({}))
+    assert blank_saga(what, skipped=["b"]).steps[1].when == Literal(value=False)
+    assert blank_saga(what).steps[1].foreach == Literal([None])
+    assert preview(what).numbers == {"a": 1, "b": 2}
+
+
+def test_a_snapshot_counts_its_steps() -> None:
+    """E16: as many as the definition has; none where it has none."""
+    assert take_snapshot(saga("a -> b")).steps_total == 2
+    assert spell_snapshot({"saga": "x"}).steps_total == 0
