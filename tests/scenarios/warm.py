@@ -4,7 +4,8 @@ One JSON object a line on stdin, one a line on stdout. What is forked is a proce
 in a file and a pid of its own; it can be killed, stopped and awaited. `hooks` stand at exact places in it:
 
     signal    {"at", "step", "direction", "number", "signal"}: which signal it sends itself, and when: `create`,
-              `before_intent`, `after_intent`, `before_outcome`, `after_outcome`, `before_end`, `after_end`
+              `before_intent`, `after_intent`, `before_outcome`, `after_outcome`, `before_end`, `after_end`, or around
+              the durable write of that number, whatever it is: `before_write`, `after_write`
     lease_ms  a lease of that length instead of 15 s, with a heart that beats faster
     shift     a file that says by how many seconds each clock is ahead: what the test writes there is time that passes
     wall      likewise, but of the wall clock alone: somebody turns it
@@ -36,6 +37,7 @@ from sagactl.log.sqlite import SqliteLog
 
 OTHERS = ("yaml", "jsonschema", "sqlite_utils", "asyncio", "concurrent.futures", "fcntl", "cel_expr_python")
 HEARTBEATS = 6
+WRITES = ("create", "claim", "ask", "append", "release")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -174,6 +176,10 @@ def _stand_in_log(order: dict[str, Any]) -> None:
 
         setattr(SqliteLog, name, write)
 
+    if order["at"].endswith("_write"):
+        for name in WRITES:
+            stand(name, lambda *_: True)
+        return
     stand("create", lambda *_: order["at"] == "create")
     stand("append", lambda _, arguments: any(_fits(order, record) for record in _records(arguments)))
 
