@@ -21,9 +21,6 @@ from sagactl.core.records import Direction, Operation
 from sagactl.core.saga import Saga, Step, StepClass
 from sagactl.dataclass import dataclass
 
-LINES_MAX: Final = 40
-"""Lines of one tool at which a process is killed; of a tool that several operations call the first one is taken."""
-
 _POINTS: Final = (
     FaultKind.KILLED_BEFORE_INTENT,
     FaultKind.KILLED_AFTER_INTENT,
@@ -76,7 +73,7 @@ def _choose_lines(saga: Saga, reference: Reference, operation: Operation, shown:
     tool = "" if call is None else call.tool
     lines = () if tool in shown else reference.lines.get(operation, ())
     shown.add(tool)
-    return lines[:LINES_MAX]
+    return lines
 
 
 def _on_run() -> Iterator[Experiment]:
