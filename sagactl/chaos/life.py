@@ -99,7 +99,7 @@ def live(setting: Setting, experiment: Experiment) -> dict[str, Json]:
     before = _look_before(setting, world)
     trail = Trail(setting.folder / TRAIL)
     plan = Plan(experiment.faults, trail)
-    log = open_log(setting.folder / "log.db")
+    log = open_log(setting.folder / "log.db", is_lasting=False)
     try:
         home = _Home(setting, watch(log, plan))
         faulty = FaultyTools(tools, plan, trail, setting.file_of, world.look if setting.is_reference else None)
@@ -117,7 +117,7 @@ def read_again(setting: Setting) -> None:
     """Do in this process what a life does without a thread or a call: the processes to come begin with it done."""
     from sagactl.log.open import open_log
 
-    log = open_log(setting.folder / "log.db", read_only=True)
+    log = open_log(setting.folder / "log.db", read_only=True, is_lasting=False)
     try:
         home = _Home(setting, log)
         summarize(setting.saga, home.read(setting.run_id).state)

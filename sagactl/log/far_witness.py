@@ -31,11 +31,11 @@ _BYTES_MAX: Final = 512
 
 
 class FarWitness:
-    """The second witness of the log *store_id* at *path*."""
+    """The second witness of the log *store_id* at *path*; of one that isn't *lasting* nothing is taken down."""
 
-    def __init__(self, path: Path, store_id: str) -> None:
+    def __init__(self, path: Path, store_id: str, *, is_lasting: bool = True) -> None:
         self._store_id = store_id
-        folder = _find_folder()
+        folder = _find_folder() if is_lasting else None
         place = f"{store_id}:{os.path.realpath(path)}".encode("utf-8", "surrogateescape")
         self._file = None if folder is None else folder / sha256(place).hexdigest()[:_NAME_LENGTH]
         self._noted: Witness | None = None

@@ -11,8 +11,10 @@ from sagactl.log.base import Log
 _SERVERS: Final = ("postgresql://", "postgres://")
 
 
-def open_log(target: str | Path, *, read_only: bool = False) -> Log:
+def open_log(target: str | Path, *, read_only: bool = False, is_lasting: bool = True) -> Log:
     """Return the log at *target*, made if need be; read-only, nothing is made or changed.
+
+    A log that isn't *lasting* will be thrown away: nothing of it is taken down elsewhere.
 
     Raises StorageError, InvalidError where *target* names no kind of log, and NotFoundError where there is none to
     read.
@@ -31,4 +33,4 @@ def open_log(target: str | Path, *, read_only: bool = False) -> Log:
         raise InvalidError(f"{text!r} is no path of a log", code="invalid-config", hint="name a file with --log")
     from sagactl.log.sqlite import SqliteLog
 
-    return SqliteLog(Path(target).expanduser(), read_only=read_only)
+    return SqliteLog(Path(target).expanduser(), read_only=read_only, is_lasting=is_lasting)

@@ -67,7 +67,8 @@ class SqliteLog:
     """A log in the file at *path*; see the essay above. Safe to use from several threads, not across a fork.
 
     `clock` gives UTC milliseconds for the records that the log writes itself, `lease_clock` measures leases; `busy_ms`
-    is how long other writers are waited for. `connect` and `checkpointer` are seams for tests.
+    is how long other writers are waited for; what isn't `is_lasting` will be thrown away (see `far_witness`). `connect`
+    and `checkpointer` are seams for tests.
     """
 
     def __init__(
@@ -80,15 +81,18 @@ class SqliteLog:
         busy_ms: int = BUSY_MS,
         connect: Connect = connect_plainly,
         checkpointer: Checkpointer | None = None,
+        is_lasting: bool = True,
     ) -> None:
         self.path = path
         self._clock = set_wall_clock(lease_clock, clock)
         self._writer: WritingStore | None = None
         self._store: Store
         if read_only:
-            self._store = ReadingStore(path, busy_ms=busy_ms, connect=connect)
+            self._store = ReadingStore(path, busy_ms=busy_ms, connect=connect, is_lasting=is_lasting)
         else:
-            self._writer = WritingStore(path, busy_ms=busy_ms, connect=connect, checkpointer=checkpointer)
+            self._writer = WritingStore(
+                path, busy_ms=busy_ms, connect=connect, checkpointer=checkpointer, is_lasting=is_lasting
+            )
             self._store = self._writer
         self._appending: GroupCommit[Sequence[EncodedBatch], list[Lease]] = GroupCommit(self._append_groups)
         self._heads: dict[str, Head] = {}

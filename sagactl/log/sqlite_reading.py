@@ -53,8 +53,16 @@ class Store(Protocol):
 class ReadingStore:
     """The database at *path*, for reading only: nothing there is made or changed."""
 
-    def __init__(self, path: Path, *, busy_ms: int = BUSY_MS, connect: Connect = connect_plainly) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        busy_ms: int = BUSY_MS,
+        connect: Connect = connect_plainly,
+        is_lasting: bool = True,
+    ) -> None:
         self._path = path
+        self._is_lasting = is_lasting
         self._busy_ms = busy_ms
         self._connect = connect
         self._lock = threading.Lock()
@@ -107,7 +115,8 @@ class ReadingStore:
         try:
             if not self._is_checked:
                 check_witness(connection, self._path, witness)
-                check_witness(connection, self._path, FarWitness(self._path, read_store_id(connection)).read())
+                far = FarWitness(self._path, read_store_id(connection), is_lasting=self._is_lasting)
+                check_witness(connection, self._path, far.read())
                 self._is_checked = True
         except BaseException:
             connection.close()

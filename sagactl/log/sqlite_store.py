@@ -58,6 +58,7 @@ class WritingStore:
         busy_ms: int = BUSY_MS,
         connect: Connect = connect_plainly,
         checkpointer: Checkpointer | None = None,
+        is_lasting: bool = True,
     ) -> None:
         self._path = path
         self._busy_ms = busy_ms
@@ -70,7 +71,7 @@ class WritingStore:
         self._gate = Gate(path, timeout_seconds=busy_ms / 1000)
         try:
             self._store_id = self.read(read_store_id)
-            self._far = FarWitness(path, self._store_id)
+            self._far = FarWitness(path, self._store_id, is_lasting=is_lasting)
             witness = self._far.read()
             self.read(lambda connection: check_witness(connection, path, witness))
         except BaseException:

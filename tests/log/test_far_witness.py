@@ -147,6 +147,15 @@ def test_it_is_written_now_and_then_and_at_the_end(path: Path, state: Path, monk
     assert found.seq == 3
 
 
+def test_nothing_is_taken_down_of_what_is_thrown_away(path: Path, state: Path) -> None:
+    """The logs of experiments are many and short-lived: they must not drive out those that matter."""
+    with closing(open_log(path, is_lasting=False)) as log:
+        start(log)
+    with closing(open_log(path, read_only=True, is_lasting=False)) as log:
+        assert log.row("run1").seq == 2
+    assert not state.exists()
+
+
 def test_there_must_be_something_to_accept(path: Path, state: Path) -> None:
     """An empty place isn't accepted: nothing begins anew by itself."""
     path.parent.mkdir()
