@@ -197,7 +197,7 @@ def test_h49_what_a_tool_prints_is_cut_and_what_it_answers_has_a_limit(target: T
 def test_h49_a_command_that_never_stops_printing_is_ended(target: Target, output: str) -> None:
     """H49: its output is cut at the limit, the outcome is unknown, memory stays bounded, and the process is gone."""
     argv = f"[sh, -c, 'echo $$ > pid; exec yes {'x' * 500}']"
-    call = f"with: {{argv: {argv}, output: {output}}}, start_to_close_timeout: 1500ms, retry: {{max_attempts: 1}}"
+    call = f"with: {{argv: {argv}, output: {output}}}, start_to_close_timeout: 3s, retry: {{max_attempts: 1}}"
     step = (
         f"{{id: one, tool: shell.run_idempotent, {call}, compensate: {{tool: shell.undo, with: {{argv: ['true']}}}}}}"
     )
@@ -329,7 +329,7 @@ def test_h45_no_receiver_leads_an_alert_elsewhere_or_holds_it_up(
         started = time.monotonic()
         blow = target.strike("run", "evil.yaml", "-o", "json", extra={"HOOK": SECRET})
         assert blow.code == 11, blow.err
-        assert time.monotonic() - started < 40
+        assert time.monotonic() - started < 100
         listed = target.project.run("outbox", "list", "--all", "-o", "json", extra={"HOOK": SECRET}).json
         text = json.dumps(listed)
         assert said in text
