@@ -7,6 +7,7 @@ changed, so a deadline of a call is what it is. One call is made at a time, so t
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
@@ -92,7 +93,10 @@ class _Home:
 def live(setting: Setting, experiment: Experiment) -> dict[str, Json]:
     """Carry the run on as far as it goes, and return what became of it and of the world."""
     from sagactl.log.open import open_log
+    from sagactl.sandbox.witness import KILL_VARIABLE, LEDGER_VARIABLE
 
+    for name in (KILL_VARIABLE, LEDGER_VARIABLE):  # what they ask of the sandbox isn't meant for this one
+        os.environ.pop(name, None)
     known = set(sys.modules)
     tools = setting.make_tools(setting.folder)
     world = setting.make_world(setting.world, setting.run_id, tools)

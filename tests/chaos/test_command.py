@@ -48,7 +48,7 @@ def test_no_real_log_sandbox_or_file_is_touched(tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     (tmp_path / "temporary").mkdir()
     project = Project.make(tmp_path / "project")
-    project.environ.clear()
+    project.environ |= {"SAGACTL_SANDBOX_KILL": "crm.archive_lead:before_effect"}
     assert project.run("run", "onboarding", "-q", *SHIPPED["onboarding"]).code == 0
     before = _digests(project.path)
     assert ".sagactl/sandbox.db" in before
