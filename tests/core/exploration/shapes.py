@@ -79,6 +79,8 @@ GIVING_UP: Mapping[str, Any] = {**TWICE, "on_unknown": "compensate"}
 REFUSABLE = ("ok", "reject", "retry", "lost", "gone")
 FEW = ("ok", "reject", "lost")
 CALM = ("ok", "lost")
+SURE = ("ok",)
+"""For undos that only a crash makes doubtful."""
 TRUTH = ("truth",)
 """For probes that always can tell."""
 
@@ -90,8 +92,8 @@ SHAPES = (
     Shape("diamond", saga("a -> [b | c] -> d", a=ONCE, b=TWICE, c=PROBED, d=ONCE)),
     Shape(
         "parallel",
-        saga("[a | b | c]", a=ONCE, b={**LATE_SAFE, "attempts": 1}, c=ONCE),
-        words={"a": CALM, "b": CALM, "c": FEW, "a'": CALM, "b'": CALM, "c'": CALM},
+        saga("[a | b | c]", a=ONCE, b={**LATE_SAFE, "attempts": 1}, c={**PROBED, "attempts": 1}),
+        words={"a": CALM, "b": CALM, "c": FEW, "a'": CALM, "b'": SURE, "c'": SURE, "?": TRUTH},
     ),
     Shape("pivot_early", saga("p* -> a -> b", p=PROBED, a=TWICE, b=PROBED), commands=("cancel", *LETTERS)),
     Shape("pivot_middle", saga("[a | b] -> p* -> c", a=TWICE, b=ONCE, p=TWICE, c=TWICE), commands=("cancel",)),
