@@ -17,3 +17,10 @@ def quick(tmp_path: Path) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(dir=memory if memory.is_dir() else tmp_path))
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def image(pytestconfig: pytest.Config) -> str | None:
+    """Return the one image of a power cut that was asked for."""
+    found: str | None = pytestconfig.getoption("--image")
+    return found
