@@ -52,7 +52,7 @@ COMMANDS: Final[dict[str, Entry]] = {
 WITH_VALUE: Final = frozenset(
     {"-C", "-i", "-o", "--allow-unsafe", "--bundle", "--color", "--definition", "--directory", "--example"}
     | {"--experiment", "--jobs", "--only", "--replay", "--seed", "--timeout"}
-    | {"--format", "--from", "--heartbeat", "--idempotency-key", "--input", "--inputs", "--junit", "--keep"}
+    | {"--format", "--from", "--head", "--heartbeat", "--idempotency-key", "--input", "--inputs", "--junit", "--keep"}
     | {"--limit", "--log", "--older-than", "--out", "--output", "--patience", "--plan", "--progress"}
     | {"--reason", "--run", "--saga", "--since", "--status", "--step", "--until"}
 )
