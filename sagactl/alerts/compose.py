@@ -16,7 +16,17 @@ from sagactl.core.alerting import Reason
 from sagactl.core.canonical import Json
 from sagactl.core.left import count_undone, find_left
 from sagactl.core.outbox import Message
-from sagactl.core.records import Decision, Direction, DriverClaimed, Failure, Operation, Operator, Record, StepDecided
+from sagactl.core.records import (
+    Decision,
+    Direction,
+    DriverClaimed,
+    Failure,
+    Holder,
+    Operation,
+    Operator,
+    Record,
+    StepDecided,
+)
 from sagactl.core.saga import Saga
 from sagactl.core.state import RunState
 from sagactl.core.summary import Summary, summarize
@@ -110,8 +120,12 @@ def _write_letter(state: RunState, operation: Operation) -> Json:
 
 
 def _find_host(records: Sequence[Record]) -> str | None:
-    drivers = (record.holder.host for record in reversed(records) if isinstance(record, DriverClaimed))
-    return next(drivers, None)
+    holder = _find_holder(records)
+    return None if holder is None else holder.host
+
+
+def _find_holder(records: Sequence[Record]) -> Holder | None:
+    return next((record.holder for record in reversed(records) if isinstance(record, DriverClaimed)), None)
 
 
 _WORDS: Final = {
@@ -121,6 +135,7 @@ _WORDS: Final = {
     Reason.RUN_TIMEOUT: "out of time behind its pivot; it goes on",
     Reason.REQUEST_VOID: "a request came to nothing",
     Reason.APPROVAL: "a step waits for an approval",
+    Reason.CANNOT_END: "a call can't be ended",
 }
 
 
@@ -136,6 +151,8 @@ def _say_reason(reason: Reason, look: Look, record: Record) -> str:
         case Operator():
             detail = f": {record.detail}" if record.detail else ""
             return f"{record.request.verb} asked by {record.request.who} came to nothing{detail}"
+        case Decision(operation=Operation() as operation) if reason is Reason.CANNOT_END:
+            return f"{_name(operation)} is past its time and has not returned: end the process that drives the run"
         case Decision(operation=Operation() as operation):
             op = look.state.operations[operation]
             calls = f"{op.attempts} call{'' if op.attempts == 1 else 's'} so far"
@@ -159,6 +176,9 @@ def _list_commands(message: Message, look: Look) -> list[Json]:
     commands: list[Json] = [f"sagactl dlq show {run} {_quote(operation)}" for operation in letters]
     if message.reason is Reason.APPROVAL and not message.is_resolution:
         commands += [f"sagactl approve {run} {message.step}", f'sagactl deny {run} {message.step} --reason "..."']
+    if message.reason is Reason.CANNOT_END and not message.is_resolution:
+        holder = _find_holder(look.records)
+        commands += [] if holder is None else [f"kill {holder.pid}  # on {holder.host}", f"sagactl resume {run}"]
     return [*commands, f"sagactl show {run}", f"sagactl log {run}"]
 
 

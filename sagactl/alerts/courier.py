@@ -16,7 +16,7 @@ from typing import Final
 from sagactl.alerts.lanes import AlertLane, Lane
 from sagactl.core.alerting import Raise, alert_effects
 from sagactl.core.outbox import Sent
-from sagactl.core.records import Decision, Disposition, Ended, Operator, Record, StepDecided
+from sagactl.core.records import Decision, Disposition, Ended, Operator, Outcome, Probe, Record, StepDecided
 from sagactl.errors import SagactlError
 
 END_SECONDS: Final = 5.0
@@ -69,7 +69,7 @@ class Courier:
                     is_news = True
                 case Operator(disposition=Disposition.VOID | Disposition.ACCEPTED):
                     is_news = True
-                case Ended() | Decision() if run_id in self._told and alert_effects(record):
+                case Ended() | Decision() | Outcome() | Probe() if run_id in self._told and alert_effects(record):
                     is_news = True
                     self._told -= {run_id} if isinstance(record, Ended) else set()
                 case _:

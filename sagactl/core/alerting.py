@@ -4,7 +4,7 @@ An alert is a message that exists if and only if its record does: the log writes
 `verify` computes it again. Its id is made of run, record, reason and step alone, so whoever is told twice after a crash
 can tell that it was one alert.
 
-A run has at most one open alert for a reason, but for approvals: each step waits
+A run has at most one open alert for a reason, but for approvals and for calls that can't be ended: each of these waits
 for a person of its own. A thousand items that end in dead letters are one alert and not a thousand: what it says is
 read from the log when it is sent. It is over when its reason is gone, and then a second message says so, but for
 notices, which only tell what has happened.
@@ -17,17 +17,24 @@ from enum import StrEnum
 from typing import Final, TypeAlias, assert_never
 
 from sagactl.core.records import (
+    Cause,
     Decision,
     DecisionKind,
     Disposition,
+    DriverClaimed,
     Ended,
+    Operation,
     Operator,
+    Outcome,
+    Probe,
     Record,
-    Request,
     StepDecided,
     Verb,
 )
 from sagactl.dataclass import dataclass
+
+LATE: Final = "timeout"
+"""The type of the failure of a call that returned after its deadline: it has ended after all."""
 
 
 class Reason(StrEnum):
@@ -39,6 +46,7 @@ class Reason(StrEnum):
     RUN_TIMEOUT = "run_timeout"
     REQUEST_VOID = "request_void"
     APPROVAL = "approval"
+    CANNOT_END = "cannot_end"
 
 
 NOTICES: Final = frozenset({Reason.REQUEST_VOID})
@@ -72,6 +80,8 @@ class Resolve:
 AlertEffect: TypeAlias = Raise | Resolve
 
 _ALL: Final = Resolve(frozenset(Reason))
+_TURNED: Final = Resolve(frozenset(Reason) - {Reason.CANNOT_END})
+_LEFT: Final = Resolve(frozenset({Reason.CANNOT_END}))
 _AWAKE: Final = Resolve(frozenset({Reason.STUCK}))
 _RECOVERED: Final = Resolve(frozenset({Reason.KEEPS_FAILING}))
 _ANSWERED: Final = Resolve(frozenset({Reason.DEAD_LETTER, Reason.KEEPS_FAILING}), needs_no_letters=True)
@@ -84,19 +94,21 @@ def alert_effects(record: Record) -> tuple[AlertEffect, ...]:
             return _of_decision(record)
         case Ended():
             return (_ALL,)
-        case Operator(disposition=Disposition.VOID):
-            return (Raise(Reason.REQUEST_VOID),)
-        case Operator(disposition=Disposition.ACCEPTED):
-            return _of_request(record.request)
+        case Operator():
+            return _of_request(record)
         case StepDecided() if record.approval is not None:
             return (Raise(Reason.APPROVAL, record.step),)
+        case DriverClaimed() | Outcome() | Probe():
+            return _of_call(record)
         case _:
             return ()
 
 
 def _of_decision(record: Decision) -> tuple[AlertEffect, ...]:
     if record.kind is DecisionKind.ROLLBACK:
-        return (_ALL,)
+        return (_TURNED,)
+    if record.cause is Cause.CANNOT_END:
+        return () if record.operation is None else (Raise(Reason.CANNOT_END, name_call(record.operation)),)
     if record.kind is DecisionKind.EXPIRED and record.step is not None:
         return (_answer_approval(record.step),)
     if record.kind is DecisionKind.ALERT:
@@ -107,7 +119,18 @@ def _of_decision(record: Decision) -> tuple[AlertEffect, ...]:
     return () if reason is None else (Raise(reason),)
 
 
-def _of_request(request: Request) -> tuple[AlertEffect, ...]:
+def _of_call(record: DriverClaimed | Outcome | Probe) -> tuple[AlertEffect, ...]:
+    if isinstance(record, DriverClaimed):  # calls of a former driver are over: its process is gone, or they don't count
+        return (_LEFT,) if record.fence > 1 else ()
+    if record.failure is None or record.failure.type != LATE:
+        return ()
+    return (Resolve(frozenset({Reason.CANNOT_END}), step=name_call(record.operation)),)
+
+
+def _of_request(record: Operator) -> tuple[AlertEffect, ...]:
+    if record.disposition is not Disposition.ACCEPTED:
+        return (Raise(Reason.REQUEST_VOID),) if record.disposition is Disposition.VOID else ()
+    request = record.request
     if request.verb in {Verb.PAUSE, Verb.UNPAUSE, Verb.REBIND}:
         return ()
     if request.verb in {Verb.RETRY, Verb.RESOLVE}:
@@ -115,6 +138,11 @@ def _of_request(request: Request) -> tuple[AlertEffect, ...]:
     if request.verb in {Verb.APPROVE, Verb.DENY} and request.operation is not None:
         return (_AWAKE, _answer_approval(request.operation.step))
     return (_AWAKE,)
+
+
+def name_call(operation: Operation) -> str:
+    """Return what an alert about a call is known by: `stock[0]`, or `undo of stock[0]`."""
+    return str(operation).replace("compensation of ", "undo of ", 1)
 
 
 def _answer_approval(step: str) -> Resolve:

@@ -73,7 +73,7 @@ class Message:
     seq: int
     reason: Reason
     step: str
-    """What an approval is about; empty for other reasons."""
+    """What an approval, or a call that can't be ended, is about; empty for other reasons."""
     opened_seq: int
     created_at_ms: int
     is_open: bool
@@ -107,7 +107,7 @@ class Message:
 
 def message_id(run_id: str, seq: int, reason: Reason, step: str) -> str:
     """Return the id of a message: the same however often it is sent."""
-    return f"alert_{run_id}_{seq}_{reason}" + (f"_{step}" if step else "")
+    return f"alert_{run_id}_{seq}_{reason}" + (f"_{step.replace(' ', '_')}" if step else "")
 
 
 class Step(NamedTuple):

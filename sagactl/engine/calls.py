@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from sagactl.core.alerting import LATE
 from sagactl.core.answer import Answer, ProbeReply
 from sagactl.core.records import Failure, Operation, OutcomeKind, ProbeAnswer
 from sagactl.dataclass import dataclass
@@ -116,7 +117,7 @@ def judge_lateness(call: CallUnderWay, reply: Reply, at: float, timeout_seconds:
     """Return *reply* as it counts: after the deadline it is evidence and the outcome unknown (E3)."""
     if at <= call.deadline and (call.told_to_end_at is None or at < call.told_to_end_at):
         return reply
-    failure = Failure("timeout", call.end_reason or f"no answer within {timeout_seconds:.3g}s")
+    failure = Failure(LATE, call.end_reason or f"no answer within {timeout_seconds:.3g}s")
     if isinstance(reply, ProbeReply):
         return ProbeReply(ProbeAnswer.CANNOT_TELL, failure=failure, printed=reply.printed)
     raw = reply.output if reply.kind is OutcomeKind.SUCCEEDED else reply.raw

@@ -31,7 +31,7 @@ from typing import Final
 from sagactl.core.advance import advance
 from sagactl.core.definition import read_definition
 from sagactl.core.operators import answer_request
-from sagactl.core.records import Cause, Decision, DecisionKind, Direction, Failure, Holder, Probe, Record
+from sagactl.core.records import Cause, Direction, Holder, Probe, Record
 from sagactl.core.saga import Saga
 from sagactl.core.summary import summarize
 from sagactl.core.world import AskProbe, EndCalls, MakeCall, Rest, Wait
@@ -45,7 +45,7 @@ from sagactl.engine.run import Evaluate, Run, keep_answers, take_up, take_up_aga
 from sagactl.engine.settings import Committed, Settings
 from sagactl.engine.slots import Slots
 from sagactl.engine.timetable import Timetable
-from sagactl.engine.translate import make_invocation, make_record
+from sagactl.engine.translate import make_hanging, make_invocation, make_record
 from sagactl.engine.workers import shared_workers
 from sagactl.errors import InternalError, LeaseLostError, SagactlError, StorageError
 from sagactl.log.base import Captured, Creation, Lease, Log, NewRun
@@ -480,8 +480,7 @@ class Driver:
             call.tell_to_end(now)
             self._timetable.watch(call, now + self._settings.grace_ms / 1000)
             return
-        failure = Failure("cannot_end", f"{call.operation} is past its time and has not returned")
-        self._fold(run, Decision(self._now_ms(run), DecisionKind.WAITING, cause=Cause.CANNOT_END, failure=failure))
+        self._fold(run, make_hanging(call, self._now_ms(run)))
 
     def _seconds_to_sleep(self) -> float:
         now = self._clock.monotonic()

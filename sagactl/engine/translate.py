@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sagactl.core.answer import Answer
 from sagactl.core.canonical import Json
-from sagactl.core.records import Outcome, Probe, Record
+from sagactl.core.records import Cause, Decision, DecisionKind, Failure, Outcome, Probe, Record
 from sagactl.core.world import AskProbe, MakeCall
 from sagactl.engine.calls import CallUnderWay, Reply
 from sagactl.tools.base import Invocation
@@ -68,3 +68,9 @@ def make_record(call: CallUnderWay, reply: Reply, now_ms: int, fence: int) -> Re
         output=reply.output,
         failure=reply.failure,
     )
+
+
+def make_hanging(call: CallUnderWay, now_ms: int) -> Record:
+    """Return the record that says that *call* was told to end and didn't: the run waits for it (E14)."""
+    failure = Failure(Cause.CANNOT_END.value, f"{call.operation} is past its time and has not returned")
+    return Decision(now_ms, DecisionKind.WAITING, Cause.CANNOT_END, operation=call.operation, failure=failure)

@@ -55,6 +55,17 @@ def test_an_alert_of_a_failed_undo_says_what_is_left() -> None:
     assert write_title(document).startswith(f"{message.saga} {message.run_id}: stuck")
 
 
+def test_an_alert_of_a_call_that_cannot_be_ended_says_what_to_end_and_where() -> None:
+    """E14: who is told can type what he reads: the process to end, on which host, and the resume after it."""
+    message, document = alerts_of("hanging")[-1]
+    assert (message.reason, message.step) == (Reason.CANNOT_END, "deposit")
+    assert document["says"] == "deposit is past its time and has not returned: end the process that drives the run"
+    commands = document["commands"]
+    assert isinstance(commands, list)
+    assert commands[:2] == ["kill 4711  # on worker-2", f"sagactl resume {message.run_id}"]
+    assert write_title(document).endswith("end the process that drives the run")
+
+
 @pytest.mark.parametrize("situation", sorted(SITUATIONS))
 def test_every_alert_is_json_and_bounded(situation: str) -> None:
     """Whatever happened, an alert is one JSON value of some kilobytes, and its text is printable."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sagactl.core.alerting import Reason
+from sagactl.core.alerting import Reason, name_call
 from sagactl.core.outbox import (
     DELIVERY_ATTEMPTS_MAX,
     LEASE_MS,
@@ -17,10 +17,24 @@ from sagactl.core.outbox import (
     Message,
     Seen,
 )
-from sagactl.core.records import Cause, Decision, DecisionKind, Disposition, Ended, Record, RunStatus, StepDecided, Verb
+from sagactl.core.records import (
+    Cause,
+    Decision,
+    DecisionKind,
+    Direction,
+    Disposition,
+    Ended,
+    Operation,
+    Record,
+    RunStatus,
+    StepDecided,
+    Verb,
+)
 from sagactl.log.base import Log
 from tests.log.samples import (
+    HOLDER,
     ITEM,
+    STEP,
     UNDO,
     add,
     alert,
@@ -29,8 +43,10 @@ from tests.log.samples import (
     batch,
     dead,
     ended,
+    hanging,
     intent,
     outcome,
+    returned_late,
     rollback,
     start,
     stuck,
@@ -154,6 +170,31 @@ class OutboxContract:
             (10, "mail"),
             (11, "charge"),
         ]
+        assert log.verify().findings == ()
+
+    @pytest.mark.parametrize("operation", [STEP, ITEM, UNDO])
+    def test_a_call_that_cannot_be_ended_is_told_until_it_has_returned(self, log: Log, operation: Operation) -> None:
+        """E14: only a person can end its process; each call is an alert of its own, and turning back ends none."""
+        name = name_call(operation)
+        lease = start(log)
+        add(log, lease, hanging(operation), hanging(Operation("other", 1, Direction.ACTION)), hanging(operation))
+        first, second = log.outbox.messages()
+        assert (first.id, first.step) == (f"alert_run1_3_cannot_end_{name.replace(' ', '_')}", name)
+        assert (second.step, second.is_open) == ("other[1]", True)
+        add(log, lease, rollback(), returned_late(operation))
+        assert [(each.seq, each.alert_id) for each in log.outbox.messages()[2:]] == [(7, first.id)]
+        add(log, lease, hanging(operation), ended(RunStatus.TERMINATED, 9_000), status=RunStatus.TERMINATED)
+        assert [(each.seq, each.step) for each in log.outbox.messages()[3:]] == [(8, name), (9, "other[1]"), (9, name)]
+        assert log.verify().findings == ()
+
+    def test_a_call_whose_process_is_gone_is_told_no_more(self, log: Log) -> None:
+        """E14, E17: whoever takes the run over has nothing to wait for any more."""
+        lease = start(log)
+        add(log, lease, hanging(), stuck())
+        log.release([lease])
+        log.claim("run1", holder=HOLDER)
+        assert told(log)[2:] == [("cannot_end", 5, True)]
+        assert [each.reason for each in log.outbox.messages() if each.is_open] == ["stuck"]
         assert log.verify().findings == ()
 
     def test_an_answer_ends_what_it_answers(self, log: Log) -> None:

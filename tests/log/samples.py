@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from sagactl.core.alerting import LATE
 from sagactl.core.canonical import Json
 from sagactl.core.definition import Snapshot, spell_snapshot
 from sagactl.core.records import (
@@ -119,6 +120,17 @@ def stuck(at_ms: int = 4_500) -> Decision:
 def alert(operation: Operation | None = STEP, at_ms: int = 3_500) -> Decision:
     """Return the decision to tell a person that *operation* keeps failing, or without one that time is over."""
     return Decision(at_ms, DecisionKind.ALERT, cause=None if operation else Cause.TIMEOUT, operation=operation)
+
+
+def hanging(operation: Operation = STEP, at_ms: int = 3_500) -> Decision:
+    """Return the decision that a run waits for a call that can't be ended."""
+    failure = Failure("cannot_end", f"{operation} is past its time and has not returned")
+    return Decision(at_ms, DecisionKind.WAITING, Cause.CANNOT_END, operation=operation, failure=failure)
+
+
+def returned_late(operation: Operation = STEP, at_ms: int = 8_000) -> Outcome:
+    """Return the outcome of a call that came back after its deadline."""
+    return Outcome(at_ms, operation, 1, OutcomeKind.UNKNOWN, failure=Failure(LATE, "no answer within 1s"))
 
 
 def approval_asked(step: str = "charge", at_ms: int = 3_600) -> StepDecided:

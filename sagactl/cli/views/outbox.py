@@ -11,6 +11,7 @@ from sagactl.cli.views.style import Hue, Style
 from sagactl.cli.views.text import plural
 from sagactl.cli.views.times import show_ago, show_rough
 from sagactl.cli.views.words import name_holder, plain
+from sagactl.core.alerting import Reason
 from sagactl.core.outbox import Cursor, Delivery, DeliveryState, Message, Sent
 from sagactl.core.records import Holder
 from sagactl.dataclass import dataclass
@@ -96,7 +97,7 @@ def _lay_message(
     message: Message, short_ids: Mapping[str, str], now_ms: int, style: Style
 ) -> Iterator[list[Cell | str]]:
     """Yield a line for each channel that the message came to, or one that says that nobody had it yet."""
-    what = plain(message.reason.value) + (f" of {message.step}" if message.step else "")
+    what = _name_alert(message)
     what += " over" if message.is_resolution else ""
     lead: list[Cell | str] = [
         Cell(short_ids.get(message.run_id, message.run_id), Hue.COMMAND),
@@ -107,6 +108,12 @@ def _lay_message(
         yield [*lead, "", "not sent yet" if message.finished_at_ms is None else "for no channel"]
     for number, each in enumerate(message.deliveries):
         yield [*(lead if number == 0 else ("", "", "")), style.show(each.channel), _say_state(each, now_ms)]
+
+
+def _name_alert(message: Message) -> str:
+    if message.reason is Reason.CANNOT_END:
+        return f"{message.step} can't be ended"
+    return plain(message.reason.value) + (f" of {message.step}" if message.step else "")
 
 
 def _say_state(delivery: Delivery, now_ms: int) -> str:

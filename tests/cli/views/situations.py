@@ -172,7 +172,8 @@ def hanging() -> Stage:
     stage = Stage(onboarding(), {"deposit": [Lost()]}).drive()
     stage.now_ms += 40_000
     failure = Failure("cannot_end", "deposit is past its time and has not returned")
-    stage.fold(Decision(stage.now_ms, DecisionKind.WAITING, cause=Cause.CANNOT_END, failure=failure))
+    hung = Operation("deposit", None, Direction.ACTION)
+    stage.fold(Decision(stage.now_ms, DecisionKind.WAITING, Cause.CANNOT_END, operation=hung, failure=failure))
     stage.commit()
     return stage
 
