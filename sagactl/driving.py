@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar, cast
 
 from sagactl.core.records import AT_REST, Disposition, Operation, Operator, Origin, Request, Resolution, RunStatus, Verb
 from sagactl.core.saga import Saga
-from sagactl.engine.ending import Ending, Why
+from sagactl.engine.ending import Ending, Why, make_refusal
 from sagactl.errors import MisuseError, NotFoundError, RefusedError, StorageError, check_argument, check_run_id
 from sagactl.identity import make_request_id, who_am_i
 
@@ -417,10 +417,7 @@ class Driver:
         for record in committed.records:
             if isinstance(record, Operator) and record.request.id == request.id:
                 if record.disposition is Disposition.REFUSED:
-                    hint = f"sagactl show {committed.run_id}"
-                    self._refused[committed.run_id] = RefusedError(
-                        f"run {committed.run_id}: {record.detail}", hint=hint
-                    )
+                    self._refused[committed.run_id] = make_refusal(committed.run_id, record.detail)
                 self._asked.pop(committed.run_id, None)
 
 

@@ -11,7 +11,8 @@ from sagactl.cli.views.foresight import render_foresight, write_foresight
 from sagactl.core.foresight import Foresight, Situation, foresee_resume, foresee_rollback
 from sagactl.core.records import Disposition, Request
 from sagactl.core.state import RunState
-from sagactl.errors import BusyError, ExitCode, RefusedError
+from sagactl.engine.ending import make_refusal
+from sagactl.errors import BusyError, ExitCode
 from sagactl.log.base import RunRow
 from sagactl.log.holder import is_dead
 
@@ -57,7 +58,7 @@ def show_foresight(session: Session, row: RunRow, request: Request | None) -> Ex
     foresight = foresee(session, row, request)
     answer = foresight.answer
     if answer is not None and answer.disposition is Disposition.REFUSED:
-        raise RefusedError(f"run {row.run_id}: {answer.detail}", hint=f"sagactl show {row.run_id}")
+        raise make_refusal(row.run_id, answer.detail)
     scene = make_scene(session, session.app.saga_of(row), _read(session, row))
     verb = None if request is None else request.verb
     if session.output is Output.TEXT:

@@ -23,7 +23,7 @@ from sagactl.core.records import (
     RunStatus,
     Verb,
 )
-from sagactl.engine.ending import Why
+from sagactl.engine.ending import Why, make_refusal
 from sagactl.errors import BusyError, ExitCode, RefusedError
 from sagactl.log.base import Log, RunRow
 
@@ -103,7 +103,7 @@ def _wait_for_driver(session: Session, row: RunRow, request: Request, busy: Busy
             with suppress(BusyError):
                 return _ask_here(session, row, request, only_record=only_record)
     if answer.disposition is Disposition.REFUSED:
-        raise RefusedError(f"run {row.run_id}: {answer.detail}", hint=f"sagactl show {row.run_id}")
+        raise make_refusal(row.run_id, answer.detail)
     session.say(f"{request.verb} {answer.disposition}" + (f": {answer.detail}" if answer.detail else ""))
     if answer.disposition is Disposition.DEFERRED or request.verb is Verb.PAUSE:
         write_logged_run(session, log.row(row.run_id))  # it goes on: this is where it stands by now

@@ -14,7 +14,7 @@ from sagactl.cli.options import Output, make_app
 from sagactl.cli.select import select_run, short_ids
 from sagactl.cli.session import Session, now_ms, open_session
 from sagactl.cli.streams import answer_stream, write_line
-from sagactl.cli.views.outbox import Held, render_messages, render_tallies, write_messages, write_tallies
+from sagactl.cli.views.outbox import Held, Tally, render_messages, render_tallies, write_messages, write_tallies
 from sagactl.core.outbox import DeliveryState, Message
 from sagactl.errors import ExitCode, InvalidError
 from sagactl.log.holder import is_dead
@@ -71,6 +71,7 @@ def deliver(
         session.app.log(read_only=True)  # where there is no log there is nothing to send, and none is made
         delivery = Delivery(session, session.app.make_lanes(), watches=watch)
         code = delivery.work()
+        _note_troubles(session, delivery.tallies)
         tallies, held = list(delivery.tallies.values()), _find_holders(session)
         if session.output is Output.TEXT and session.settings.quiet < 2:
             write_line(answer_stream(), render_tallies(tallies, held, now_ms(), session.style))
@@ -88,6 +89,15 @@ def _without_the_dead(message: Message) -> Message:
         for each in message.deliveries
     ]
     return replace(message, deliveries=tuple(deliveries))
+
+
+def _note_troubles(session: Session, tallies: dict[str, Tally]) -> None:
+    """Note what a channel said last to what it is sent again later: nothing was due, and it isn't well all the same."""
+    for message in session.app.log().outbox.messages():
+        for each in message.deliveries:
+            tally = tallies.get(each.channel)
+            if tally is not None and not tally.failed and each.state is DeliveryState.WAITING:
+                tally.error = each.error or tally.error
 
 
 def _find_holders(session: Session) -> dict[str, Held]:

@@ -32,6 +32,9 @@ from sagactl.core.saga import OnUnknown, Saga
 from sagactl.core.state import OperationState, RunState, call_of, refill_budget, step_state
 from sagactl.core.transitions import Event, IllegalRecordError, Phase
 
+A_RESUME_DOES: Final = "a resume carries that out"
+"""What a refusal ends with that names what to do instead."""
+
 
 class Stand(StrEnum):
     """Where a run stands as far as an operator's verb is concerned."""
@@ -216,7 +219,7 @@ def _object_to_author(saga: Saga, state: RunState, request: Request, step_id: st
     if approval.by and request.who not in approval.by:
         return f"only {', '.join(approval.by)} may answer for {step_id}, not {request.who}"
     if awaited.until_ms is not None and at_ms >= awaited.until_ms:
-        return f"the time to answer for {step_id} is over: it counts as denied, and a resume carries that out"
+        return f"the time to answer for {step_id} is over: it counts as denied, and {A_RESUME_DOES}"
     if request.verb is Verb.APPROVE and request.digest != awaited.digest:
         return f"what {step_id} would do is not what was approved: look at it again"
     return None

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from sagactl.app import Project
 from sagactl.doctor.check import Check, count, fail, ok, warn
 from sagactl.doctor.machine import check_machine
 from sagactl.doctor.store import check_store
 from sagactl.errors import InvalidError, SagactlError
+
+SECRETS_NAMED_MAX: Final = 5
 
 
 def examine(open_project: Callable[[], Project]) -> Iterator[Check]:
@@ -55,12 +58,18 @@ def _check_sagas(project: Project) -> Iterator[Check]:
     folder = project.config.project / "sagas"
     files = sorted(folder.glob("*.y*ml")) if folder.is_dir() else []
     bad: list[str] = []
+    secrets: dict[str, str] = {}
     warned = 0
     for file in files:
         try:
-            warned += bool(project.load_saga(file).warnings)
+            loaded = project.load_saga(file)
+            warned += bool(loaded.warnings)
+            secrets |= project.toolbox.missing_secrets(loaded.saga.secrets)
         except SagactlError:
             bad.append(file.stem)
+    if secrets:  # a run would do all that comes before it, and then wait
+        said = "; ".join(f"{name}: {reason}" for name, reason in sorted(secrets.items())[:SECRETS_NAMED_MAX])
+        yield warn("secrets", f"{count(len(secrets), 'secret')} can't be had here: {said}", "sagactl help secrets")
     if bad:
         yield fail("sagas", f"{len(bad)} of {len(files)} can't be run: {', '.join(bad[:10])}", "sagactl validate")
     elif warned:

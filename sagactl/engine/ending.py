@@ -5,10 +5,11 @@ from __future__ import annotations
 from enum import StrEnum
 
 from sagactl.core.canonical import Json
+from sagactl.core.operators import A_RESUME_DOES
 from sagactl.core.records import Failure, NotUndone, RunStatus
 from sagactl.core.summary import Summary
 from sagactl.dataclass import dataclass
-from sagactl.errors import SagactlError
+from sagactl.errors import RefusedError, SagactlError
 
 
 class Why(StrEnum):
@@ -56,3 +57,9 @@ class Ending:
     def not_undone(self) -> tuple[NotUndone, ...]:
         """Return what a run that was ended has left behind, each with its reason."""
         return self.summary.not_undone
+
+
+def make_refusal(run_id: str, detail: str | None) -> RefusedError:
+    """Return the error of a request that the run's state doesn't allow, with what helps: a look, or a resume."""
+    verb = "resume" if detail is not None and detail.endswith(A_RESUME_DOES) else "show"
+    return RefusedError(f"run {run_id}: {detail}", hint=f"sagactl {verb} {run_id}")

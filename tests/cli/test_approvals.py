@@ -55,6 +55,22 @@ def test_a_run_waits_for_a_person_and_goes_on(project: Project) -> None:
     assert project.run("verify", run).code == 0
 
 
+def test_an_answer_that_comes_too_late_is_told_what_to_type(project: Project) -> None:
+    """E21: what nobody has answered in time counts as denied; the hint of the refusal, typed as printed, does it."""
+    saga = project.path / "sagas" / "onboarding.yaml"
+    saga.write_text(saga.read_text().replace("timeout: 2d", "timeout: 500ms", 1))
+    run = _start(project)
+    time.sleep(0.6)
+    shown = " ".join(project.run("show", run).out.split())
+    assert "contract waits for an approval, which nobody has given until " in shown
+    assert "nobody has answered: a resume carries out that it is denied" in shown
+    for verb in ("approve", "deny"):
+        refused = project.run(verb, run, "contract")
+        assert refused.code == 6
+        assert f"hint: sagactl resume {run}" in refused.err
+    assert project.run("resume", run).code == 10
+
+
 def test_a_denial_rolls_back(project: Project) -> None:
     """E21: nothing was called, what came before is undone, and the code is that of a failed run."""
     run = _start(project)

@@ -75,6 +75,18 @@ def test_broken_plugins_and_sagas_are_named(project: Project) -> None:
     assert items["log"]["level"] == "ok"
 
 
+def test_a_secret_that_no_run_could_have_is_told_before_one_needs_it(project: Project) -> None:
+    """E19: a run would do what comes first and then wait; it is a warning, as the secret may be there elsewhere."""
+    saga = "saga: payout\nsecrets: [bank_key]\nsteps:\n  - id: note\n    tool: shell.run_idempotent\n"
+    saga += "    with: {argv: [env], env: {KEY: '${{ secrets.bank_key }}'}}\n    compensate: {none: it only looks}\n"
+    (project.path / "sagas" / "payout.yaml").write_text(saga)
+    told = _items(project)["secrets"]
+    assert (told["level"], told["hint"]) == ("warn", "sagactl help secrets")
+    assert "1 secret can't be had here: bank_key: " in told["text"]
+    there = Project(project.path, {**project.environ, "SAGACTL_SECRET_BANK_KEY": "a-long-enough-value"})
+    assert "secrets" not in _items(there)
+
+
 def test_wrong_settings_are_one_failure_among_the_checks(project: Project) -> None:
     """Section 6: a configuration that can't be read ends with 3, and the machine is checked all the same."""
     (project.path / "sagactl.toml").write_text("nothing = 1")

@@ -26,13 +26,15 @@ def list_approval(scene: Scene, step_id: str) -> list[Fact]:
     show, step, awaited = scene.style.show, scene.saga.by_id[step_id], scene.state.awaiting[step_id]
     approval = step.approval
     until = "" if awaited.until_ms is None else show_due(awaited.until_ms, scene.now_ms, scene.tz)
+    is_over = awaited.until_ms is not None and awaited.until_ms <= scene.now_ms
+    then = "and nobody has answered: a resume carries out that it is denied" if is_over else "then it counts as denied"
     return [
         ("approve", show(step_id + _CLASSES.get(step.klass, ""))),
         ("about", show(step.description or "")),
         ("tool", show(step.action.tool)),
         ("with", [show(line) for line in _list_calls(scene, step_id)]),
         ("by", show(", ".join(approval.by)) if approval is not None else ""),
-        ("until", f"{until}, then it counts as denied" if until else ""),
+        ("until", f"{until}, {then}" if until else ""),
         ("digest", awaited.digest[:12]),
     ]
 

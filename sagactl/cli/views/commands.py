@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sagactl.cli.views.words import name_place
@@ -27,6 +28,11 @@ def type_show(run: str) -> str:
 def type_resume(run: str) -> str:
     """Return the command that carries a run on."""
     return f"sagactl resume {run}"
+
+
+def type_rebind(run: str, path: str) -> str:
+    """Return the command that shows what carrying a run on with a saga file and the tools as they are now changes."""
+    return f"sagactl resume {run} --definition {shlex.quote(path)} --dry-run"
 
 
 def type_kill(pid: int) -> str:

@@ -76,6 +76,7 @@ class Track:
     attempts: dict[Operation, int] = field(default_factory=dict)
     failures: dict[Operation, Failure | None] = field(default_factory=dict)
     pending: set[Operation] = field(default_factory=set)
+    hanging: set[Operation] = field(default_factory=set)
     driver: str = "its process"
 
     def note(self, record: Record) -> None:
@@ -91,14 +92,19 @@ class Track:
                 self.attempts[operation] = record.attempt
             case Outcome(operation=operation):
                 self.under_way.pop(operation, None)
+                self.hanging.discard(operation)
                 self.failures[operation] = record.failure
             case DriverClaimed():
                 self.driver = name_holder(record.holder)
                 lost = Failure("driver_lost", "the driver ended before the answer was recorded")
                 self.failures |= dict.fromkeys(self.under_way, lost)
                 self.under_way.clear()
+                self.hanging.clear()
             case Probe(operation=operation):
                 self.timers.pop(operation, None)
+                self.hanging.discard(operation)
+            case Decision(cause=Cause.CANNOT_END, operation=Operation() as operation):
+                self.hanging.add(operation)
             case Timer(operation=operation):
                 self.timers[operation] = record.due_ms
             case Decision(kind=DecisionKind.ROLLBACK | DecisionKind.STUCK) | Ended():
@@ -110,14 +116,21 @@ class Track:
     def list_going_on(self, now_ms: int) -> Iterator[str]:
         """Yield what is under way or waited for, the oldest first."""
         for operation, since_ms in self.under_way.items():
-            attempt = self._say_attempt(operation, 0)
-            yield f"{name_operation(operation)} {show_seconds(now_ms - since_ms)}, {attempt}"
+            is_late = operation in self.hanging
+            going = "past its time" if is_late else self._say_attempt(operation, 0)
+            yield f"{name_operation(operation)} {show_seconds(now_ms - since_ms)}, {going}"
+            if is_late:
+                yield self.say_end()
         for operation, due_ms in self.timers.items():
             attempt = self._say_attempt(operation, 1)
             yield f"{name_operation(operation)} goes on in {show_seconds(due_ms - now_ms)}, {attempt}"
 
         for step in self.awaiting:
             yield f"{step} waits for a person's approval"
+
+    def say_end(self) -> str:
+        """Return what a person does where a call can't be ended."""
+        return f"end {self.driver}, then: {type_resume(self.short_id)}"
 
     def _say_attempt(self, operation: Operation, after: int) -> str:
         attempt = self.attempts.get(operation, 0) + (after if operation not in self.pending else 0)
@@ -280,7 +293,7 @@ def _tell_decision(record: Decision, news: News) -> Iterator[Line]:
             yield Line("pivot", "passed: from here the run only goes forward")
         case DecisionKind.WAITING if record.cause is Cause.CANNOT_END:
             yield Line("wait", name_again(name_reason(record.failure, "cannot_end")))
-            yield Line("wait", f"end {news.track.driver}, then: {type_resume(news.track.short_id)}")
+            yield Line("wait", news.track.say_end())
         case DecisionKind.WAITING:
             yield Line("wait", name_reason(record.failure, str(record.cause)) or "for a person")
         case DecisionKind.ALERT:

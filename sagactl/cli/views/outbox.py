@@ -149,7 +149,8 @@ def _render_tally(tally: Tally, held: Held | None, now_ms: int, style: Style) ->
         who = style.show(name_holder(held.holder))
         parts.append(f"the rest is held by {who}, for {_show_wait(held.until_ms, now_ms)} at most")
     elif tally.due_ms is not None and tally.due_ms > now_ms:
-        parts.append(f"next try in {_show_wait(tally.due_ms, now_ms)}")
+        last = f" after: {style.show(tally.error)}" if tally.error and not tally.failed else ""
+        parts.append(f"next try in {_show_wait(tally.due_ms, now_ms)}{last}")
     return f"{style.show(tally.name)}: {', '.join(parts)}"
 
 

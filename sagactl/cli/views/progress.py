@@ -17,6 +17,7 @@ from sagactl.cli.views.style import Hue, Style
 from sagactl.cli.views.text import pad
 from sagactl.cli.views.times import show_clock
 from sagactl.core.records import (
+    Cause,
     DriverClaimed,
     Record,
     RunStatus,
@@ -93,8 +94,11 @@ class Progress:
         is_resumed = any(isinstance(record, DriverClaimed) and record.fence > 1 for record in committed.records)
         if is_resumed or len(committed.records) > NEW_RECORDS:
             text += f"{' resumed' if is_resumed else ''}; {say_place(committed.saga, committed.state)}"
-        line = Line("run", text)
-        return [self._write(last.at_ms, track, line)]
+        lines = [Line("run", text)]
+        waiting = committed.state.waiting
+        if waiting is not None and waiting.cause is Cause.CANNOT_END:  # nothing more will happen by itself
+            lines += tell(waiting, News(committed.saga, committed.state, track))
+        return [self._write(last.at_ms, track, line) for line in lines]
 
     def heartbeat(self, now_ms: int) -> list[str]:
         """Return lines for what is under way or waited for, after a silence."""

@@ -296,7 +296,7 @@ def _report_waiting(scene: Scene, summary: Summary) -> str:
             [("so far", say_progress(scene.saga, scene.state)), *_list_last_failure(scene, summary)], scene.style
         ),
         *describe_approvals(scene),
-        list_hints([*_hint_missing(summary), *hint_people(scene, summary), *_hint_going_on(scene)], scene.style),
+        list_hints([*hint_missing(scene, summary), *hint_people(scene, summary), *_hint_going_on(scene)], scene.style),
     )
 
 
@@ -317,8 +317,7 @@ def say_waiting(scene: Scene, summary: Summary) -> str:
     if waiting is None:
         return ""
     if waiting.what == "approval":
-        until = "" if waiting.until_ms is None else f", until {show_due(waiting.until_ms, scene.now_ms, scene.tz)}"
-        return scene.style.show(f"{waiting.detail} waits for an approval") + until
+        return scene.style.show(f"{waiting.detail} waits for an approval") + _say_limit(scene, waiting.until_ms)
     detail = name_again(waiting.detail or plain(waiting.what))
     detail = scene.style.show(_say_hanging(scene, detail) if waiting.what == Cause.CANNOT_END else detail)
     if waiting.until_ms is None:
@@ -329,6 +328,15 @@ def say_waiting(scene: Scene, summary: Summary) -> str:
     if waiting.until_ms <= scene.now_ms:
         return f"{detail} was due at {due}"
     return f"{detail} goes on at {due}, in {show_duration(waiting.until_ms - scene.now_ms)}"
+
+
+def _say_limit(scene: Scene, until_ms: int | None) -> str:
+    if until_ms is None:
+        return ""
+    due = show_due(until_ms, scene.now_ms, scene.tz)
+    if until_ms > scene.now_ms:
+        return f", until {due}"
+    return f", which nobody has given until {due}: it counts as denied"
 
 
 def _say_hanging(scene: Scene, detail: str) -> str:
@@ -346,9 +354,13 @@ def hint_hanging(scene: Scene) -> list[str]:
     return [*kill, commands.type_resume(scene.short_id)]
 
 
-def _hint_missing(summary: Summary) -> list[str]:
+def hint_missing(scene: Scene, summary: Summary) -> list[str]:
+    """Return what helps where a tool or a secret is missing: a changed tool may be taken as it is now."""
     waiting = summary.waiting_for
-    return [hint for cause, hint in _HINTS.items() if waiting is not None and waiting.what == cause]
+    hints = [hint for cause, hint in _HINTS.items() if waiting is not None and waiting.what == cause]
+    if waiting is not None and waiting.what == Cause.MISSING_TOOL and scene.saga.source:
+        hints.append(scene.style.show(commands.type_rebind(scene.short_id, scene.saga.source)))
+    return hints
 
 
 def _list_last_failure(scene: Scene, summary: Summary) -> list[Fact]:

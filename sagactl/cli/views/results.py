@@ -46,6 +46,7 @@ _WORDS: Final = {
     StepStatus.IN_DOUBT: (Mark.STUCK, "in doubt"),
     StepStatus.STUCK: (Mark.STUCK, "a person must decide"),
 }
+_AWAITED: Final = (Mark.WAITING, "waits for an approval")
 _WITH_REASON: Final = frozenset({StepStatus.RETRYING, StepStatus.IN_DOUBT, StepStatus.STUCK})
 
 
@@ -53,7 +54,11 @@ def list_results(saga: Saga, state: RunState, records: Iterable[Record]) -> list
     """Return a result for each step in file order, and one for each touched item of a step with `foreach`."""
     took = measure(records)
     return [
-        Result(row, *_say(row), took.get(Operation(row.id, row.item, Direction.ACTION)))
+        Result(
+            row,
+            *(_AWAITED if row.id in state.awaiting else _say(row)),
+            took.get(Operation(row.id, row.item, Direction.ACTION)),
+        )
         for row in step_rows(saga, state)
     ]
 

@@ -20,7 +20,15 @@ from sagactl.cli.views.layout import (
     marked,
 )
 from sagactl.cli.views.letters import describe_letters
-from sagactl.cli.views.report import hint_hanging, hint_people, list_error, list_left, list_outputs, say_waiting
+from sagactl.cli.views.report import (
+    hint_hanging,
+    hint_missing,
+    hint_people,
+    list_error,
+    list_left,
+    list_outputs,
+    say_waiting,
+)
 from sagactl.cli.views.scene import Scene
 from sagactl.cli.views.style import Hue, Mark
 from sagactl.cli.views.tally import say_steps
@@ -160,6 +168,13 @@ def _likeness(row: StepRow) -> tuple[StepStatus, int, int]:
     return row.status, row.attempts, row.undo_attempts
 
 
+def _mark_status(scene: Scene, step_id: str, status: StepStatus) -> Cell:
+    if step_id in scene.state.awaiting:
+        return marked(Mark.WAITING, "awaits approval", scene.style)
+    is_over = status is StepStatus.PENDING and scene.state.ended is not None
+    return marked(STEP_MARKS[status], "not run" if is_over else plain(status), scene.style)
+
+
 def _lay_group(scene: Scene, group: Sequence[StepRow]) -> Row:
     first, last = group[0], group[-1]
     place = first.id if first.item is None else f"{first.id}[{first.item}]"
@@ -167,11 +182,10 @@ def _lay_group(scene: Scene, group: Sequence[StepRow]) -> Row:
     if len(group) > 1:
         place = f"{first.id}[{first.item}-{last.item}]"
         note = plural(len(group), "item") + (f", first: {note}" if note else "")
-    is_over = first.status is StepStatus.PENDING and scene.state.ended is not None
     status = StepStatus.IN_DOUBT if _is_left_open(scene, first) else first.status
     return [
         scene.style.show(place),
-        marked(STEP_MARKS[status], "not run" if is_over else plain(status), scene.style),
+        _mark_status(scene, first.id, status),
         str(first.attempts or ""),
         str(first.undo_attempts or ""),
         Cell(scene.style.show(note)),
@@ -214,4 +228,5 @@ def _hint(scene: Scene, summary: Summary) -> list[str]:
         return shown
     if scene.state.people_since_ms is not None:
         return [*shown, *hint_people(scene, summary), *commands.type_rollback(scene.state, scene.short_id)]
+    shown += hint_missing(scene, summary)
     return [*shown, commands.type_resume(scene.short_id), *commands.type_rollback(scene.state, scene.short_id)]

@@ -24,9 +24,10 @@ def say_stopping(calls: Sequence[tuple[Operation, int]], style: Style) -> list[s
     listed = ", ".join(named[:NAMED_MAX]) + more
     text = style.show(f"stopping: {plural(len(calls), 'call')} in flight ({listed})")
     their = "its outcome" if len(calls) == 1 else "their outcome"
+    again = f"press Ctrl-C again to leave now; {their} will then be in doubt"
     return [
         *(style.paint(f"  {line}", Hue.ODD) for line in wrap(text, style.columns - 2)),
-        f"  press Ctrl-C again to leave now; {their} will then be in doubt",
+        *(f"  {line}" for line in wrap(again, style.columns - 2)),
     ]
 
 

@@ -12,6 +12,7 @@ from sagactl.cli.views.live import STOPS_WATCHING, View, render_live
 from sagactl.cli.views.live_runs import render_live_rows, render_live_runs
 from sagactl.cli.views.picture import Picture
 from sagactl.cli.views.progress import Progress
+from sagactl.cli.views.stopping import say_stopping
 from sagactl.cli.views.style import Style
 from sagactl.cli.views.text import width_of
 from sagactl.cli.views.timeline import Watched
@@ -131,6 +132,10 @@ def test_stopping_counts_down_what_is_waited_for() -> None:
     lines = render_live(stage.watched(), view)
     assert lines[-2] == "  stopping: 1 call in flight (deposit up to 8s)"
     assert lines[-1] == "  press Ctrl-C again to leave now; its outcome will then be in doubt"
+    calls = [(operation, 8_000) for operation in stage.state.in_flight]
+    for width in (30, 40, 60):
+        said = " ".join(each.strip() for each in say_stopping(calls, Style(width=width)))
+        assert said.endswith("press Ctrl-C again to leave now; its outcome will then be in doubt")
     undo = Stage(chain(3), {"s2": [rejected("no", "never")], "undo s1": [Lost()]}).drive()
     view = View(undo.now_ms + 2_000, Style(), 24, stopping_since_ms=undo.now_ms, grace_ms=10_000)
     assert "(undo of s1 up to 28s)" in "\n".join(render_live(undo.watched(), view))

@@ -83,7 +83,11 @@ SENT = [
 
 
 def _tallies() -> list[Tally]:
-    tallies = [Tally("ops"), Tally("chat", due_ms=NOW_MS + 3_100), Tally("events", delivered=12_000)]
+    tallies = [
+        Tally("ops"),
+        Tally("chat", error="not reached: Connection refused", due_ms=NOW_MS + 3_100),
+        Tally("events", delivered=12_000),
+    ]
     for sent in SENT:
         tallies[0 if sent.lane == "ops" else 1].count(sent)
     return tallies
@@ -97,6 +101,8 @@ def _views(style: Style) -> Iterator[tuple[str, str]]:
     held = {"chat": Held(replace(HOLDER, host=HOSTILE), NOW_MS + 42_000)}
     yield "deliver", render_tallies(_tallies(), {}, NOW_MS, style)
     yield "deliver, held by another process", render_tallies(_tallies(), held, NOW_MS, style)
+    waiting = [Tally("ops", error="not reached: Connection refused", due_ms=NOW_MS + 3_100)]
+    yield "deliver, nothing due yet", render_tallies(waiting, {}, NOW_MS, style)
     yield "deliver, tries that failed", "\n".join(render_sent(sent, NOW_MS, style) for sent in SENT[1:])
 
 

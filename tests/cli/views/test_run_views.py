@@ -96,6 +96,21 @@ def test_a_silence_ends_with_what_goes_on() -> None:
     assert progress.heartbeat(ended.now_ms + 30_000) == []
 
 
+def test_a_silence_over_a_call_that_cannot_be_ended_says_what_to_do() -> None:
+    """E14: whoever sees only the last line, or begins to look late, reads that he is needed, and what to type."""
+    stage = hanging()
+    progress = Progress(style=Style(), tz=TZ)
+    first = _begin(progress, stage)
+    assert [line[9:] for line in first[-2:]] == [
+        "wait   deposit is past its time and has not returned",
+        f"wait   end pid 4711 on worker-2, then: sagactl resume {RUN_ID[:6]}",
+    ]
+    assert [line[9:] for line in progress.heartbeat(stage.now_ms + 30_000)] == [
+        "wait   deposit 1m10s, past its time",
+        f"wait   end pid 4711 on worker-2, then: sagactl resume {RUN_ID[:6]}",
+    ]
+
+
 def test_a_silence_before_a_retry_ends_with_when_it_goes_on() -> None:
     """While a timer is waited for, its operation is named, and which attempt it will be."""
     stage = waiting_for_timer()
