@@ -17,6 +17,8 @@ from sagactl.core.records import (
     Failure,
     Operation,
     Operator,
+    Outcome,
+    Probe,
     Record,
     StepDecided,
     Verb,
@@ -44,8 +46,8 @@ class CloseLetters:
 
 RowEffect: TypeAlias = OpenLetter | CloseLetters
 
-WITH_EFFECTS: Final = frozenset({Decision, Ended, Operator, StepDecided})
-"""The types of records that can have one, or an effect on alerts (see `core.alerting`)."""
+WITH_EFFECTS: Final = frozenset({Decision, Ended, Operator, Outcome, Probe, StepDecided})
+"""The types of records of a batch that can have one, or an effect on alerts (see `core.alerting`)."""
 
 
 def row_effect(record: Record) -> RowEffect | None:

@@ -147,6 +147,7 @@ class MemoryLog:
             run.links += link(run_id, run.row.seq, run.row.head, encode_all([record]))
             last = run.links[-1]
             run.row = replace(run.row, seq=last.seq, head=last.hash, updated_at_ms=last.at_ms, holder=holder)
+            self._apply(run, record, last.seq)
             return Lease(run_id, run.fence, holder)
 
     def _judge(self, run: _Run) -> bool:

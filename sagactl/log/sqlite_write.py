@@ -278,6 +278,7 @@ def claim_run(
     record = claimed_record(at_ms, fence, holder, calls_ended=calls_ended)
     (placed,) = link(run_id, found[0], found[1], encode_all([record]))
     connection.execute(_INSERT_RECORD, placed)
+    write_alerts(connection, run_id, record, placed.seq)
     connection.execute(
         "UPDATE runs SET seq = ?, head = ?, updated_at_ms = ? WHERE run_id = ?",
         (placed.seq, placed.hash, at_ms, run_id),

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from sagactl.core.alerting import Reason
 from sagactl.core.answer import Answer
 from sagactl.core.records import (
     Cause,
@@ -170,6 +171,11 @@ def test_a_call_that_cannot_be_ended_makes_the_run_wait_for_it() -> None:
     driver.create(make_new_run(saga), saga)
     assert driver.drive()["run1"].summary.status is RunStatus.ROLLED_BACK
     assert release.is_set()
+    assert [(each.reason, each.step, each.is_resolution) for each in log.outbox.messages()] == [
+        (Reason.CANNOT_END, "a", False),
+        (Reason.CANNOT_END, "a", True),
+    ]
+    assert log.verify().findings == ()
 
 
 def test_a_retry_that_waits_holds_no_slot() -> None:
