@@ -28,6 +28,7 @@ from sagactl.log.memory import MemoryLog
 from sagactl.log.open import open_log
 from sagactl.log.pruning import prune_all
 from sagactl.log.sqlite import SqliteLog
+from sagactl.log.sqlite_errors import _find_cause
 from sagactl.log.sqlite_open import open_to_read, open_to_write
 from sagactl.log.sqlite_outbox import _claim_run
 from tests.log.conftest import Open
@@ -474,3 +475,24 @@ def test_a_reader_stops_where_the_row_tells_of_more(
         connection.commit()
     with pytest.raises(DamagedLogError, match=problem):
         list(log.read("run1", after_seq=after_seq))
+
+
+@pytest.mark.parametrize(
+    ("flag", "free", "expected"),
+    [(os.ST_RDONLY, 10**9, sqlite3.SQLITE_READONLY), (0, 0, sqlite3.SQLITE_FULL), (0, 10**9, None), (None, 0, None)],
+)
+def test_what_a_failing_write_comes_from_is_asked_of_the_disk(
+    flag: int | None, free: int, expected: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """E18: SQLite says "I/O error" where the disk is full or read-only; where the disk says nothing, so do we."""
+    disk = os.statvfs(tmp_path)
+
+    def answer(_: Path) -> os.statvfs_result:
+        if flag is None:
+            raise OSError(5, "no answer")
+        fields = list(disk)
+        fields[0], fields[1], fields[4], fields[8] = 1, 1, free, flag
+        return os.statvfs_result(fields)
+
+    monkeypatch.setattr(os, "statvfs", answer)
+    assert _find_cause(tmp_path / "log.db") == expected
