@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from typing import Annotated, Final
 
@@ -185,9 +186,10 @@ def resolve(
       sagactl dlq resolve 7kq2m9 servers[2] --abandon --reason "vm is gone"
     """
     guard_stdout()
-    resolution = _resolution_of(done=done, not_done=not_done, skip=skip, abandon=abandon)
+    hint = shlex.join(["sagactl", "dlq", "show", run, *([] if step is None else [step])])  # all ways, each whole
+    resolution = _resolution_of(hint, done=done, not_done=not_done, skip=skip, abandon=abandon)
     if not reason:
-        raise UsageError("a resolution takes a --reason", code="reason-needed")
+        raise UsageError("a resolution takes a --reason", code="reason-needed", hint=hint)
     with open_session(context) as session:
         row, operation, letter = _select(session, run, step)
         value = None if letter is None else _check_output(session, row, letter, resolution, output)
@@ -195,7 +197,7 @@ def resolve(
         return ask(session, row, request, only_record=no_resume)
 
 
-def _resolution_of(*, done: bool, not_done: bool, skip: bool, abandon: bool) -> Resolution:
+def _resolution_of(hint: str, *, done: bool, not_done: bool, skip: bool, abandon: bool) -> Resolution:
     given = {
         Resolution.DONE: done,
         Resolution.NOT_DONE: not_done,
@@ -204,7 +206,7 @@ def _resolution_of(*, done: bool, not_done: bool, skip: bool, abandon: bool) -> 
     }
     chosen = [resolution for resolution, is_given in given.items() if is_given]
     if len(chosen) != 1:
-        raise UsageError("say how: one of --done, --not-done, --skip, --abandon", code="usage")
+        raise UsageError("say how: one of --done, --not-done, --skip, --abandon", code="usage", hint=hint)
     return chosen[0]
 
 

@@ -39,7 +39,10 @@ def help_topic(
         write_line(answer_stream(), lines if is_text else spell(listed))
         return
     if topic not in known:
-        raise NotFoundError(f"no topic {topic}", code="no-such-topic", hint=f"topics: {', '.join(known)}")
+        from sagactl.cli.commands import COMMANDS
+
+        hint = f"sagactl {topic} --help" if topic in COMMANDS else f"topics: {', '.join(known)}"
+        raise NotFoundError(f"no topic {topic}", code="no-such-topic", hint=hint)
     text = (files("sagactl") / "help" / f"{topic}.md").read_text(encoding="utf-8")
     document: Json = {"schema": TOPIC_SCHEMA, "topic": {"name": topic, "text": text}, "error": None}
     write_line(answer_stream(), text.rstrip() if is_text else spell(document))

@@ -15,9 +15,15 @@ _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _MISSING: Final = ("no such column", "no such table", "has no column named")
 """What SQLite says of a schema that isn't the one of its number: our statements are fixed, so its text was changed."""
 _CODES: Final = {
-    sqlite3.SQLITE_FULL: ("disk-full", "free some space on its disk, then resume the run"),
-    sqlite3.SQLITE_READONLY: ("read-only", "see to the permissions of the file and its folder"),
-    sqlite3.SQLITE_PERM: ("read-only", "see to the permissions of the file and its folder"),
+    sqlite3.SQLITE_FULL: ("disk-full", "free some space on its disk, then: sagactl resume --all"),
+    sqlite3.SQLITE_READONLY: (
+        "read-only",
+        "see to the permissions of the file and its folder, and to how it is mounted",
+    ),
+    sqlite3.SQLITE_PERM: (
+        "read-only",
+        "see to the permissions of the file and its folder, and to how it is mounted",
+    ),
     sqlite3.SQLITE_CANTOPEN: ("storage", "see to the permissions of the file and its folder"),
 }
 _VAGUE: Final = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN})

@@ -71,6 +71,7 @@ def test_the_exit_code_says_what_became_of_the_run(
         ((*ADA, "--idempotency-key", ""), 3, "bad-key"),
         (("terminate", "abc"), 2, "usage"),
         (("help", "nosuch"), 4, "no-such-topic"),
+        (("help", "run"), 4, "no-such-topic"),
         (("tools", "no.such"), 4, "missing-tool"),
     ],
 )
@@ -85,6 +86,23 @@ def test_every_failure_has_its_code_and_one_json_value(
     text = project.run(*(argument for argument in arguments if argument not in {"-o", "json"}))
     assert text.out == ""
     assert text.err.startswith("error[")
+
+
+def test_whoever_takes_a_command_for_a_topic_is_shown_its_help(project: Project) -> None:
+    """A hint is a command that works as printed: here the help of that command, not the list of topics."""
+    assert "hint: sagactl run --help" in project.run("help", "run").err
+    assert project.run("run", "--help").code == 0
+
+
+def test_whoever_does_not_say_how_to_settle_a_letter_is_shown_the_ways(project: Project) -> None:
+    """E23: the hint, typed as printed, shows each way as a whole command."""
+    stuck = project.run("run", "onboarding", "-i", "email=eve@example.com", "-i", "amount:=1", "-i", "card=limbo", "-q")
+    assert stuck.code == 11
+    run = project.run("list", "--ids").out.strip()
+    for given in ((), ("--done",), ("--done", "--skip", "--reason", "x")):
+        refused = project.run("dlq", "resolve", run, "deposit", *given)
+        assert (refused.code, f"hint: sagactl dlq show {run} deposit" in refused.err) == (2, True), refused.err
+    assert f"sagactl dlq resolve {run[:6]} deposit --done" in project.run("dlq", "show", run, "deposit").out
 
 
 def test_progress_goes_to_stderr_and_the_answer_to_stdout(project: Project) -> None:
