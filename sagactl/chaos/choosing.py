@@ -11,6 +11,11 @@ from sagactl.chaos.experiment import Experiment
 from sagactl.dataclass import dataclass
 from sagactl.errors import NotFoundError
 
+SUCCEEDS: Final = "reference/succeeds"
+IS_UNDONE: Final = "reference/is-undone"
+REFERENCES: Final = frozenset({SUCCEEDS, IS_UNDONE})
+"""The runs without a fault: they are part of any series, so naming one chooses nothing beside them."""
+
 EXPERIMENTS_MAX: Final = 5_000
 """How many are made unless --limit says otherwise; the report says how many there are beside them."""
 
@@ -52,8 +57,8 @@ def _find_named(singles: Sequence[Experiment], names: Sequence[str]) -> list[Exp
     everything = {each.name: each for each in singles}
     if any("+" in name for name in names):
         everything |= {each.name: each for each in list_pairs(singles)}
-    unknown = [name for name in names if name not in everything]
+    unknown = [name for name in names if name not in everything and name not in REFERENCES]
     if unknown:
         message = f"no experiment {unknown[0]}"
         raise NotFoundError(message, code="no-such-experiment", hint="with --list all of them are shown")
-    return [everything[name] for name in dict.fromkeys(names)]
+    return [everything[name] for name in dict.fromkeys(names) if name not in REFERENCES]

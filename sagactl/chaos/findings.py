@@ -138,8 +138,9 @@ MEANINGS: Final[dict[Code, Meaning]] = {
     Code.ASKS_A_PERSON: Meaning(
         _N,
         "the run is stuck, in doubt, until a person says what happened",
-        "nothing can find out: there is no probe, and the tool may not be called again",
-        "give the tool a probe, or make it idempotent; else keep somebody at hand for `sagactl dlq list`",
+        "nothing can find out: no probe can tell, and without its word the tool may not be called again",
+        "give the tool a probe that can always tell, or make it idempotent and take an unsure probe away; else keep "
+        "somebody at hand for `sagactl dlq list`",
     ),
     Code.KEY_REFUSED: Meaning(
         _N,

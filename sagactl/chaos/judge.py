@@ -7,7 +7,7 @@ why.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from sagactl.chaos.enumerating import Reference
 from sagactl.chaos.experiment import Asked, Experiment, FaultKind
@@ -56,7 +56,7 @@ def judge(trial: Trial) -> list[Finding]:
     found = [*_judge_probes(trial)]
     liars = {finding.place for finding in found}
     found += _judge_stuck(trial)
-    found += [finding for finding in _judge_world(trial) if not _is_said(finding, liars)]
+    found += [finding for finding in _judge_world(trial, liars) if not _is_said(finding, liars)]
     found += _judge_way(trial)
     return found + [trial.find(Code.SECRET_PRINTED, _action_of(place)) for place in trial.observed.telling]
 
@@ -156,18 +156,24 @@ def _has_begun(trial: Trial, undo: Operation) -> bool:
     return died or observed.count(Sight.RETURN, undo, "succeeded") > 0
 
 
-def _judge_world(trial: Trial) -> Iterator[Finding]:
-    """Compare what is there with what should be."""
+def _judge_world(trial: Trial, liars: Collection[Operation | None]) -> Iterator[Finding]:
+    """Compare what is there with what should be; what several actions add to is laid to one that is blamed already."""
     observed = trial.observed
+    blamed = set(liars)
     least, most = _expect(trial)
     for trait in sorted(observed.growth.keys() | least.keys() | most.keys(), key=_by_use):
         if not _counts(trial.reference, trait):
             continue
         much = observed.growth.get(trait, 0)
+        place = _place_of(trial, trait, blamed)
         if much > most.get(trait, 0):
-            yield from _explain_surplus(trial, _place_of(trial, trait), trait)
+            found = [*_explain_surplus(trial, place, trait)]
         elif much < least.get(trait, 0):
-            yield from _explain_deficit(trial, _place_of(trial, trait), trait)
+            found = [*_explain_deficit(trial, place, trait)]
+        else:
+            continue
+        blamed |= {finding.place for finding in found}
+        yield from found
     if not least and not most and not observed.growth and not observed.is_restored:
         yield from _explain_surplus(trial, _action_of(trial.experiment.place), observed.changed)
 
@@ -209,19 +215,31 @@ def _fate(observed: Observed, action: Operation, end: OperationEnd) -> bool | No
     return None if end.doubt else False
 
 
-def _place_of(trial: Trial, trait: str) -> Operation | None:
+def _place_of(trial: Trial, trait: str, blamed: Collection[Operation | None]) -> Operation | None:
     """Return the action that a trait of the world belongs to."""
     if trait.startswith(f"{LEDGER}."):
         name = trait.removeprefix(f"{LEDGER}.")
         step, _, item = name.partition("[")
         return Operation(step, int(item[:-1]) if item else None, Direction.ACTION)
-    if trial.observed.status is RunStatus.ROLLED_BACK:
-        for operation, rest in trial.reference.rest.items():
-            if trait in rest:  # it is so without any other fault, so the experiment has nothing to do with it
-                return operation
+    for operation, rest in trial.reference.rest.items():
+        if trait in rest and _is_undone(trial.observed, operation):
+            return operation  # it is so without any other fault, so the experiment has nothing to do with it
     place = _action_of(trial.experiment.place)
     makers = [operation for operation, growth in trial.reference.growth.items() if trait in growth]
+    first = [each for each in makers if each in blamed] or [each for each in makers if _is_repeated(trial, each)]
+    if first and place not in first:
+        return first[0]
     return place if place in makers or not makers else makers[0]
+
+
+def _is_undone(observed: Observed, action: Operation) -> bool:
+    """Tell whether the log says so, of the action or of the whole run: another may be stuck on its way back."""
+    undo = observed.operations.get(action.other)
+    return observed.status is RunStatus.ROLLED_BACK or (undo is not None and undo.phase in UNDONE_PHASES)
+
+
+def _is_repeated(trial: Trial, action: Operation) -> bool:
+    return any(trial.observed.count(Sight.CALL, each) > 1 for each in (action, action.other))
 
 
 def _action_of(place: Operation | None) -> Operation | None:

@@ -17,13 +17,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from sagactl.chaos.choosing import IS_UNDONE, SUCCEEDS
 from sagactl.chaos.enumerating import Reference, turn_around
-from sagactl.chaos.experiment import Experiment
+from sagactl.chaos.experiment import Experiment, name_operation
 from sagactl.chaos.findings import Finding
 from sagactl.chaos.forks import Crew, Finished, How, Work
 from sagactl.chaos.judge import Trial, judge, judge_reference
 from sagactl.chaos.life import Setting, live, read_again
-from sagactl.chaos.observed import STUCK_PHASES, Close, Observed
+from sagactl.chaos.observed import STUCK_PHASES, Close, Observed, Sight
 from sagactl.chaos.observing import compare_growth, find_rest, gather_growth, gather_lines, list_operations, observe
 from sagactl.chaos.recorded import RecordedTools, Target
 from sagactl.chaos.report import World
@@ -49,7 +50,7 @@ TIMEOUT_SECONDS: Final = 20.0
 WORLD_BYTES_MAX: Final = 256 * 1024 * 1024
 """What the folder of `[chaos] world` may hold: it is copied for each experiment."""
 
-SUCCESS: Final = Experiment("reference/succeeds", None, ())
+SUCCESS: Final = Experiment(SUCCEEDS, None, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +88,11 @@ class Laboratory:
         done = self._make_one(SUCCESS)
         if done.close is not Close.REST or done.status is not RunStatus.SUCCEEDED:
             reason = done.failure or done.detail or str(done.status or done.close)
-            message = f"without any fault {self.saga.name} doesn't succeed: {reason}"
+            message = f"without any fault {self.saga.name} doesn't succeed: {_name_last(done)}{reason}"
             raise RefusedError(message, code="no-reference", hint="give inputs with which the saga succeeds")
         growth, is_steady = compare_growth(gather_growth(done), gather_growth(self._make_one(SUCCESS)))
         faults, asked = turn_around(self.saga)
-        undoing = Experiment("reference/is-undone", None, faults, asked)
+        undoing = Experiment(IS_UNDONE, None, faults, asked)
         undone = self._make_one(undoing)
         actions = list_operations(done, Direction.ACTION)
         reference = Reference(
@@ -237,6 +238,12 @@ def _find_place() -> str | None:
     if os.environ.get("TMPDIR") or not os.access(memory, os.W_OK | os.X_OK):
         return None
     return memory
+
+
+def _name_last(observed: Observed) -> str:
+    """Name the operation that was called last: what it came to is what the run came to."""
+    called = [seen.operation for seen in observed.trail if seen.sight is Sight.CALL and seen.operation is not None]
+    return f"{name_operation(called[-1])}: " if called else ""
 
 
 def _refuse_failure(experiment: Experiment, finished: Finished) -> None:

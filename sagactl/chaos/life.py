@@ -32,6 +32,7 @@ from sagactl.driving import Driver, make_request
 from sagactl.engine.driver import Driver as Engine
 from sagactl.engine.ending import Ending, Why
 from sagactl.engine.settings import Committed, Settings
+from sagactl.errors import RefusedError
 from sagactl.secrets.masking import MASK
 from sagactl.tools.base import Toolbox
 
@@ -101,6 +102,8 @@ def live(setting: Setting, experiment: Experiment) -> dict[str, Json]:
     tools = setting.make_tools(setting.folder)
     world = setting.make_world(setting.world, setting.run_id, tools)
     before = _look_before(setting, world)
+    if setting.is_reference:
+        _refuse_restless(before, world.look())
     trail = Trail(setting.folder / TRAIL)
     plan = Plan(experiment.faults, trail)
     log = open_log(setting.folder / "log.db", is_lasting=False)
@@ -128,6 +131,14 @@ def read_again(setting: Setting) -> None:
         home.make_run(setting.saga, setting.input, key=None, requested_by="chaos")
     finally:
         log.close()
+
+
+def _refuse_restless(before: Json, again: Json) -> None:
+    """Raise RefusedError where two looks differ though nothing happened: each step would be blamed for it."""
+    changed = find_difference(before, again)
+    if changed:
+        message = f"two looks at the world differ, and nothing happened between them: {changed}"
+        raise RefusedError(message, code="restless-world", hint="sagactl help chaos")
 
 
 def _look_before(setting: Setting, world: Looking) -> Json:
@@ -234,7 +245,7 @@ def _describe(
             "phase": op.phase.value,
             "doubt": op.doubt,
             "attempts": op.attempts,
-            "failure": "" if op.failure is None else str(op.failure),
+            "failure": "" if op.failure is None else _name_files(setting, str(op.failure)),
             "cause": None if op.cause is None else op.cause.value,
             "digest": "" if op.output is None else digest(op.output),
         }
@@ -245,7 +256,7 @@ def _describe(
         "detail": ending.detail or ("" if ending.error is None else ending.error.message),
         "status": summary.status.value,
         "cause": None if summary.cause is None else summary.cause.value,
-        "failure": "" if summary.failure is None else str(summary.failure),
+        "failure": "" if summary.failure is None else _name_files(setting, str(summary.failure)),
         "operations": operations,
         "left": [[each.step, each.item] for each in summary.not_undone],
         "pivot_passed": state.pivot_passed,
@@ -254,6 +265,11 @@ def _describe(
         "changed": find_difference(before, after),
         "telling": [_spell(operation) for operation in telling],
     }
+
+
+def _name_files(setting: Setting, message: str) -> str:
+    """Return *message* with files of the world by their names in it: folder and run are others each time."""
+    return message.replace(f"{setting.world}/", "").replace(setting.run_id, "RUN")
 
 
 def _spell(operation: Operation) -> Json:

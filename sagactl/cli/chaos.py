@@ -132,6 +132,8 @@ def chaos(
       sagactl chaos onboarding --inputs input.json --only welcome --junit chaos.xml
     """
     guard_stdout()
+    if only and experiment:
+        raise UsageError("--experiment names what --only would choose from", hint="leave one of them out")
     given = _Given(file, inputs or [], inputs_file, replay, allow_unsafe or [], jobs or _count_jobs(), timeout)
     from sagactl.chaos.choosing import EXPERIMENTS_MAX, Choice
 
@@ -252,7 +254,7 @@ def _experiment(session: Session, laboratory: Laboratory, choice: Choice) -> Cha
     return make_report(
         laboratory.saga,
         laboratory.world,
-        laboratory.settings.check,
+        laboratory.settings.check if laboratory.outputs is None else (),
         [each.experiment for each in outcomes],
         [finding for each in outcomes for finding in each.findings],
         not_reached=not_reached,

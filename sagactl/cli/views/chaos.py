@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from sagactl.chaos.choosing import IS_UNDONE, SUCCEEDS
 from sagactl.chaos.experiment import Experiment
 from sagactl.chaos.findings import Finding, Severity
 from sagactl.chaos.report import ChaosReport, Found, StepVerdict, Verdict, World
@@ -23,8 +24,8 @@ FOUND_MAX: Final = 50
 """Findings that are shown; the JSON has all."""
 
 REFERENCES: Final = {
-    "reference/succeeds": "without any fault",
-    "reference/is-undone": "rolled back, without any other fault",
+    SUCCEEDS: "without any fault",
+    IS_UNDONE: "rolled back, without any other fault",
 }
 """The two runs that are no experiments of their own."""
 
@@ -87,9 +88,8 @@ def _lay_found(found: Found, words: Sequence[str], described: Mapping[str, str],
         ("why", finding.meaning.why),
         ("change", finding.meaning.change),
     ]
-    again = repeat_command(words, finding.experiment)
-    lines = [] if again is None else [f"  again     {style.paint(style.show(again), Hue.COMMAND)}"]
-    return [head, *list_facts(facts, style), *lines]
+    again = style.paint(style.show(repeat_command(words, finding.experiment)), Hue.COMMAND)
+    return [head, *list_facts(facts, style), f"  again     {again}"]
 
 
 def _name_tools(found: Found, saga: Saga) -> str:
@@ -113,9 +113,9 @@ def _name_others(found: Found) -> str:
     return f"{shown}, and {more:,} more" if more > 0 else shown
 
 
-def repeat_command(words: Sequence[str], experiment: str) -> str | None:
-    """Return the command that makes *experiment* again; the reference runs are part of any."""
-    return shlex.join(words) if experiment in REFERENCES else shlex.join([*words, "--experiment", experiment])
+def repeat_command(words: Sequence[str], experiment: str) -> str:
+    """Return the command that makes *experiment* again, and no other but the runs without a fault."""
+    return shlex.join([*words, "--experiment", experiment])
 
 
 def _tail(report: ChaosReport, style: Style) -> list[str]:
