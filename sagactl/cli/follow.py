@@ -21,9 +21,10 @@ from sagactl.cli.views.error import render_error, write_error
 from sagactl.cli.views.report import render_recorded, render_report
 from sagactl.cli.views.scene import Scene
 from sagactl.cli.views.spelling import spell
-from sagactl.core.records import Holder, Request, RunStatus
+from sagactl.core.records import Cause, Holder, Request, RunStatus
 from sagactl.core.saga import Saga
 from sagactl.core.state import RunState
+from sagactl.core.summary import summarize
 from sagactl.driving import Driver
 from sagactl.engine.ending import Ending, Why
 from sagactl.engine.settings import Committed
@@ -59,11 +60,15 @@ def worst_of(codes: Iterable[ExitCode]) -> ExitCode:
 
 
 class Follower:
-    """Listens to a driver: hands on what is shown, and keeps the latest state of each run for the report."""
+    """Listens to a driver: hands on what is shown, and keeps the latest state of each run for the report.
 
-    def __init__(self, session: Session, display: Display) -> None:
+    *leave* is called when nothing goes on any more but calls that can't be ended: only the end of the process ends them.
+    """
+
+    def __init__(self, session: Session, display: Display, *, leave: Callable[[], None] | None = None) -> None:
         self._session = session
         self._display = display
+        self._leave = leave
         self.latest: dict[str, Committed] = {}
 
     def __call__(self, committed: Committed) -> None:
@@ -77,6 +82,8 @@ class Follower:
             ):  # more may be there by now: told in their turn
                 write_line(answer_stream(), spell(write_record(stored)))
         self._display.show(committed)
+        if self._leave is not None and _only_hang(self.latest.values()):
+            self._leave()
 
     def list_hints(self) -> list[str]:
         """Return the commands that carry on with what is unfinished, or undo it."""
@@ -89,14 +96,17 @@ class Follower:
 
 
 def drive(
-    session: Session, driver: Driver, take_over: Callable[[], None], *, only_record: bool = False
+    session: Session, driver: Driver, take_over: Callable[[], None], *, only_record: bool = False, waits: bool = True
 ) -> tuple[dict[str, Ending], Follower, ExitCode | None]:
-    """Take runs over, drive them, and return how they ended, what was seen, and the signal's code if one came."""
+    """Take runs over, drive them, and return how they ended, what was seen, and the signal's code if one came.
+
+    Who doesn't stay for what only time, or nobody, can end (*waits*) leaves as after a signal when nothing else goes on.
+    """
     grace_ms = session.app.settings.grace_ms
     # Who only records something doesn't carry the run on: there is no progress to be shown.
     settings = session.settings.without_progress() if only_record else session.settings
     display = make_display(settings, grace_ms=grace_ms)
-    follower = Follower(session, display)
+    follower = Follower(session, display, leave=None if waits else driver.interrupt)
     driver.subscribe(follower)
     if not only_record:
         session.warn_of_room()
@@ -107,6 +117,13 @@ def drive(
     if broken and len(endings) == 1:
         raise broken[0]
     return endings, follower, signals.exit_code
+
+
+def _only_hang(latest: Iterable[Committed]) -> bool:
+    """Tell whether a call can't be ended, and every run has ended or waits."""
+    summaries = [summarize(each.saga, each.state) for each in latest]
+    hang = any(each.cause is Cause.CANNOT_END for each in summaries)
+    return hang and all(each.is_at_rest or each.waiting_for is not None for each in summaries)
 
 
 def code_of_ending(ending: Ending, signal_code: ExitCode | None) -> ExitCode:

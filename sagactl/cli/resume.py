@@ -40,7 +40,9 @@ def resume(
     context: typer.Context,
     run: Annotated[str | None, typer.Argument(metavar="RUN", help="A run's id or a prefix of it.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every run that is not at rest.")] = False,
-    no_wait: Annotated[bool, typer.Option("--no-wait", help="Don't stay for timers; end with 12.")] = False,
+    no_wait: Annotated[
+        bool, typer.Option("--no-wait", help="Stay neither for timers nor for calls that hang; end with 12.")
+    ] = False,
     definition: Annotated[
         str | None, typer.Option("--definition", metavar="FILE", help="Go on under this definition from now on.")
     ] = None,
@@ -107,7 +109,7 @@ def _resume_one(session: Session, row: RunRow, report: Junit, *, waits: bool) ->
     report.run_ids[row.run_id] = None
     warn_of_other_project(session, row.run_id)
     driver = session.app.driver(replace(session.app.settings, waits_for_timers=waits))
-    endings, follower, code = drive(session, driver, lambda: driver.resume(row.run_id))
+    endings, follower, code = drive(session, driver, lambda: driver.resume(row.run_id), waits=waits)
     if row.run_id in follower.latest:
         write_ending(session, endings[row.run_id], follower.latest[row.run_id])
     else:
@@ -125,7 +127,7 @@ def _resume_all(session: Session, report: Junit, *, waits: bool) -> int:
             report.run_ids[run_id] = None
             _resume(session, driver, run_id, failed)
 
-    endings, follower, code = drive(session, driver, take_over)
+    endings, follower, code = drive(session, driver, take_over, waits=waits)
     if session.output is Output.TEXT:
         for run_id, ending in endings.items():
             if ending.error is not None:

@@ -46,7 +46,9 @@ def run(
     idempotency_key: Annotated[
         str | None, typer.Option("--idempotency-key", help="The same key is the same run, for ever.")
     ] = None,
-    no_wait: Annotated[bool, typer.Option("--no-wait", help="Don't stay for timers; end with 12.")] = False,
+    no_wait: Annotated[
+        bool, typer.Option("--no-wait", help="Stay neither for timers nor for calls that hang; end with 12.")
+    ] = False,
     junit: JunitOption = None,
 ) -> int:
     """Start a saga and follow it to its end.
@@ -84,7 +86,7 @@ def _start(session: Session, beginning: Beginning, key: str | None, report: Juni
         report.run_ids[started[0]] = None
 
     try:
-        endings, follower, signal_code = drive(session, driver, take_over)
+        endings, follower, signal_code = drive(session, driver, take_over, waits=waits)
     except PrunedError as gone:
         return _report_pruned(session, gone)
     except RefusedError as error:

@@ -268,12 +268,13 @@ class Driver:
         return None
 
     def _is_grace_over(self, run: Run) -> bool:
-        """The first signal never cuts an undo short (E12); an action has the grace (E17)."""
+        """The first signal never cuts an undo short (E12); an action has the grace (E17), and what hangs has had it."""
         if self._stopping_since is None:
             return False
-        if any(operation.direction is Direction.COMPENSATION for operation in run.under_way):
-            return False
-        return self._clock.monotonic() - self._stopping_since >= self._settings.grace_ms / 1000
+        now, grace = self._clock.monotonic(), self._settings.grace_ms / 1000
+        all_hang = all(now >= call.deadline + grace for call in run.under_way.values())
+        is_undoing = any(operation.direction is Direction.COMPENSATION for operation in run.under_way)
+        return all_hang or (not is_undoing and now - self._stopping_since >= grace)
 
     def _forget(self, run: Run, why: Why, *, error: SagactlError | None = None) -> None:
         for call in run.under_way.values():
@@ -282,8 +283,7 @@ class Driver:
         self._slots.taken -= len(run.under_way)
         in_doubt = tuple(str(operation) for operation in run.under_way)
         detail = None if run.held_up is None else run.held_up[1]
-        summary = summarize(run.saga, run.state)
-        self._endings[run.run_id] = Ending(run.run_id, summary, why, detail, in_doubt, error)
+        self._endings[run.run_id] = Ending(run.run_id, summarize(run.saga, run.state), why, detail, in_doubt, error)
         self._keeper.drop(run.lease)
         del self._runs[run.run_id]
         self._dirty.pop(run.run_id, None)
