@@ -62,7 +62,7 @@ def worst_of(codes: Iterable[ExitCode]) -> ExitCode:
 class Follower:
     """Listens to a driver: hands on what is shown, and keeps the latest state of each run for the report.
 
-    *leave* is called when nothing goes on any more but calls that can't be ended: only the end of the process ends them.
+    *leave* is called when nothing goes on but calls that can't be ended: only the end of the process ends them.
     """
 
     def __init__(self, session: Session, display: Display, *, leave: Callable[[], None] | None = None) -> None:
@@ -100,7 +100,7 @@ def drive(
 ) -> tuple[dict[str, Ending], Follower, ExitCode | None]:
     """Take runs over, drive them, and return how they ended, what was seen, and the signal's code if one came.
 
-    Who doesn't stay for what only time, or nobody, can end (*waits*) leaves as after a signal when nothing else goes on.
+    Who doesn't wait for what only time, or nobody, can end leaves as after a signal when nothing else goes on.
     """
     grace_ms = session.app.settings.grace_ms
     # Who only records something doesn't carry the run on: there is no progress to be shown.
