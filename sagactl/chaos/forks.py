@@ -13,14 +13,16 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from sagactl.chaos.strays import end_strays, taking_in_strays
 from sagactl.core.canonical import Json, canonical, parse
 from sagactl.dataclass import dataclass
 from sagactl.errors import BusyError, SagactlError
+from sagactl.tools.shell.spawner import set_subreaper
 
 POLL_SECONDS: Final = 0.002
 RESULT: Final = "result.json"
@@ -69,14 +71,18 @@ class Crew:
 
     def __init__(self) -> None:
         self._running: list[_Process] = []
+        self._stack = ExitStack()
+        self._known = self._stack.enter_context(taking_in_strays())
 
     def close(self) -> None:
-        """End all processes, and wait until they are gone."""
+        """End all processes and what they have left running, and wait until they are gone."""
         while self._running:
             process = self._running.pop()
             _kill(process)
             with suppress(ChildProcessError):
                 os.waitpid(process.pid, 0)
+        end_strays(self._known)
+        self._stack.close()
 
     def carry_out(
         self,
@@ -100,6 +106,7 @@ class Crew:
                 if finished is None:
                     continue
                 self._running.remove(process)
+                end_strays({*self._known, *(each.pid for each in self._running)})
                 following = again(process.work, finished)
                 if following is None:
                     yield process.work, finished
@@ -136,6 +143,7 @@ def _be_child(work: Work, timeout_seconds: float, mask: Iterable[int]) -> None:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, 2 * timeout_seconds)
         _fall_silent()
+        set_subreaper()  # what a tool starts and lets go of doesn't get away from its experiment
         try:
             _leave(work.folder, canonical({"result": work.do()}))
             code = 0

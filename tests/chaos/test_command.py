@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shlex
 import signal
 import time
@@ -274,3 +275,35 @@ def test_stderr_tells_of_a_finding_as_soon_as_it_is_there(tmp_path: Path) -> Non
     result = project.run("chaos", "planted", "--only", "wrong", "-o", "json")
     assert "unsafe wrong: double-effect, wrong/" in result.err
     assert json.loads(result.out)["schema"] == "sagactl.chaos/1"
+
+
+LEAVING = '''
+import subprocess
+from sagactl import CallContext, tool
+from ._shop import answer, put
+
+@tool("leaving.put", chaos_safe=True, compensation="plain.take")
+def put_and_leave(context: CallContext) -> dict[str, str]:
+    """Start what runs on, in its group and out of it, and out of its parent's sight."""
+    for words in (["sleep", "SECONDS"], ["setsid", "sleep", "SECONDS"], ["sh", "-c", "setsid sleep SECONDS & exit 0"]):
+        subprocess.Popen(words)
+    return answer(put(context, context.idempotency_key))
+'''
+
+
+def test_what_tools_leave_running_is_ended(tmp_path: Path) -> None:
+    """A thousand calls of a tool that starts processes leave none of them, whatever they belong to."""
+    project = make_project(tmp_path, BEFORE_PIVOT.format(tool="leaving.put", more=""))
+    seconds = f"8{os.getpid()}"  # tells them from those of another test
+    (tmp_path / "plugins" / "leaving.py").write_text(LEAVING.replace("SECONDS", seconds))
+    result = run_chaos(project, "--only", "wrong", "--limit", "8", "-o", "json")
+    assert (result.code, result.json["findings"]) == (0, []), result.err
+    left = [_read_words(each) for each in Path("/proc").glob("[0-9]*/cmdline")]
+    assert f"sleep\0{seconds}\0".encode() not in left
+
+
+def _read_words(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError:
+        return b""
