@@ -146,6 +146,7 @@ def chaos(
         _write(session, given, found)
         from sagactl.cli.views.chaos_documents import make_chaos_suite
 
+        _tell_runner(session, given, found)
         report.suites.append(make_chaos_suite(found, strict=strict))
         is_good = found.is_safe and not (strict and found.found)
         return ExitCode.OK if is_good else ExitCode.ERROR
@@ -290,3 +291,14 @@ def _write(session: Session, given: _Given, report: ChaosReport) -> None:
         write_document(write_chaos(report, given.words()))
     elif session.settings.quiet < 2:
         write_line(answer_stream(), render_chaos(report, given.words(), style=session.style))
+
+
+def _tell_runner(session: Session, given: _Given, report: ChaosReport) -> None:
+    """Tell the runner of CI, where there is one, what was found and at which line."""
+    from sagactl import workflow
+
+    if workflow.is_listening() and report.found:
+        from sagactl.cli.ci import write_annotations
+        from sagactl.cli.views.chaos_documents import annotate_chaos
+
+        write_annotations(session.settings, annotate_chaos(report, given.words()), session.app.config.project)

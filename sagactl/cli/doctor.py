@@ -15,6 +15,7 @@ from sagactl.cli.session import style_of
 from sagactl.cli.streams import answer_stream, write_line
 from sagactl.cli.views.doctor import mask_paths, render_checks, write_checks
 from sagactl.cli.views.spelling import spell
+from sagactl.cli.views.text import plural
 from sagactl.core.canonical import Json
 from sagactl.doctor.check import Check, Level
 from sagactl.doctor.examine import examine
@@ -68,6 +69,7 @@ def _accept(settings: Globals) -> list[str]:
 
     with open_project(settings.directory, log=settings.log) as project:
         paused = accept_restored(project)
+        write_line(sys.stderr, f"the log is accepted as it lies there; {plural(len(paused), 'run')} paused")
         for run_id in paused:
             told = f"run {run_id} is paused; look at what it has done since the copy was made, then"
             write_line(sys.stderr, f"{told}: sagactl unpause {run_id}")

@@ -149,3 +149,17 @@ def test_a_run_that_fails_by_itself_names_its_step(tmp_path: Path) -> None:
     result = run_chaos(project, "--timeout", "1", "-o", "json")
     assert (result.code, result.json["error"]["code"]) == (6, "no-reference")
     assert result.json["error"]["message"].endswith("doesn't succeed: wrong: timeout")
+
+
+def test_a_runner_of_ci_is_told_at_the_line_of_the_step(tmp_path: Path) -> None:
+    """GitHub Actions: what is unsafe is an error, a note a warning, at the saga's line; not where CI is off."""
+    project = _make(tmp_path, TWO)
+    runner = {"GITHUB_ACTIONS": "true", "GITHUB_WORKSPACE": str(tmp_path)}
+    arguments = ("chaos", "planted", "-q", "--experiment", "reference/is-undone")
+    told = project.run(*arguments, extra=runner)
+    assert told.code == 1
+    (line,) = [each for each in told.err.splitlines() if each.startswith("::")]
+    assert line.startswith("::error file=sagas/planted.yaml,line=5,")
+    assert "left-behind" in line
+    assert "--experiment reference/is-undone" in line
+    assert "::" not in project.run(*arguments, extra={**runner, "SAGACTL_CI": "off"}).err

@@ -37,6 +37,7 @@ def test_a_log_that_was_put_back_is_used_only_once_it_was_accepted(project: Proj
         assert "hint: put the newest copy back" in refused.err
     accepted = project.run("doctor", "--after-restore", "-o", "json")
     assert accepted.code == 0, accepted.err
+    assert "the log is accepted as it lies there; 1 run paused" in accepted.err
     run = project.latest()
     assert accepted.json["paused"] == [run["id"]]
     assert f"sagactl unpause {run['id']}" in accepted.err

@@ -8,9 +8,11 @@ from typing import Final
 from sagactl.chaos.experiment import Experiment
 from sagactl.chaos.findings import Finding, Severity
 from sagactl.chaos.report import ChaosReport, Found, StepVerdict
+from sagactl.cli.views.annotations import Annotation, bound
 from sagactl.cli.views.chaos import repeat_command
 from sagactl.cli.views.documents import Document
 from sagactl.cli.views.junit import Case, Suite
+from sagactl.cli.views.text import safe
 from sagactl.core.canonical import Json
 
 CHAOS_SCHEMA: Final = "sagactl.chaos/1"
@@ -115,3 +117,21 @@ def _judge_case(name: str, found: Sequence[Found], *, strict: bool) -> Case:
     bad = [one for one in found if strict or one.first.severity is Severity.UNSAFE]
     text = "\n".join(f"{one.first.code}: {one.first.seen} ({one.first.experiment})" for one in found)
     return Case(name, "failure" if bad else "passed", bad[0].first.code.value if bad else "", text)
+
+
+def annotate_chaos(report: ChaosReport, words: Sequence[str]) -> list[Annotation]:
+    """Return a remark for each finding at the line of its step: an error where it is unsafe, a warning for a note."""
+    return bound([_annotate(found, report, words) for found in report.found])
+
+
+def _annotate(found: Found, report: ChaosReport, words: Sequence[str]) -> Annotation:
+    finding, saga = found.first, report.saga
+    step = None if found.step is None else saga.by_id.get(found.step)
+    parts = [finding.seen, finding.meaning.change, repeat_command(words, finding.experiment)]
+    return Annotation(
+        "error" if finding.severity is Severity.UNSAFE else "warning",
+        safe(f"{finding.code}: {found.step or 'the run'}"),
+        safe(". ".join(parts)),
+        saga.source,
+        None if step is None else step.line,
+    )
