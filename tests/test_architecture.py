@@ -67,7 +67,7 @@ ALLOWED = {
     "doctor": {"doctor", "app", "driving", "log", "core", "errors", ""},
     "chaos": {
         *("chaos", "app", "driving", "engine", "core", "errors", "log", "tools.base"),
-        *("config", "identity", "sandbox", "secrets.masking"),
+        *("config", "identity", "sandbox", "secrets.masking", "tools.shell.spawner"),
     },
     "cli": {
         "cli",
@@ -102,7 +102,8 @@ ALLOWED = {
 it sees what plugins see and no more. `schemas` holds what the loader and the tools both check of JSON Schema, for
 neighbours never import each other. What tools give back is masked before anybody else sees it, so `tools` may import
 the masking of secrets, and nothing that resolves them. `workflow` knows what a runner of CI obeys, which text of tools
-and text of ours must both not be.
+and text of ours must both not be. `chaos` ends what tools leave running as the spawner of commands does, with its words
+for processes.
 """
 
 EVERYWHERE = {"dataclass", "hashing"}
