@@ -77,6 +77,8 @@ def name_trait(trait: str) -> str:
     """Return a trait as people know it: of a file its name, of a ledger nothing that isn't known already."""
     if trait.startswith(f"{LEDGER}."):
         return ""
+    if trait.startswith(f"{FILES}[]"):
+        return "a file whose name is another each time"
     return trait.removeprefix(f"{PATHS}.").removesuffix("=True") if is_name(trait) else trait
 
 

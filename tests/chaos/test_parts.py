@@ -12,7 +12,7 @@ from sagactl.chaos.enumerating import Reference, list_experiments, list_pairs
 from sagactl.chaos.experiment import Asked, Fault, FaultKind
 from sagactl.chaos.observed import Seen, Sight
 from sagactl.chaos.trail import Plan, Trail
-from sagactl.chaos.traits import find_difference, measure_growth
+from sagactl.chaos.traits import find_difference, measure_growth, name_trait
 from sagactl.chaos.world import Looking
 from sagactl.core.records import Direction, Operation
 from tests.core.builders import saga
@@ -76,6 +76,21 @@ def test_pairs_are_crashes_that_can_follow_each_other() -> None:
 def test_things_are_counted_and_totals_added_up(before: object, after: object, growth: object) -> None:
     """The page's words about checks: lists by shape, numbers outside of lists by sum, other values by themselves."""
     assert measure_growth(before, after) == growth  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("trait", "told"),
+    [
+        ("paths.shop/RUN-a=True", "shop/RUN-a"),
+        ("files[]", "a file whose name is another each time"),
+        ("files[].content", "a file whose name is another each time"),
+        ("effects.lead", ""),
+        ("crm.snapshot.leads[]", "crm.snapshot.leads[]"),
+    ],
+)
+def test_what_is_left_is_named_as_people_know_it(trait: str, told: str) -> None:
+    """A file by its name, also where it has none that lasts; a check tool's answer by its place."""
+    assert name_trait(trait) == told
 
 
 def test_a_look_at_a_folder_sees_files_links_and_what_is_no_file(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from sagactl.chaos.choosing import IS_UNDONE, SUCCEEDS
 from sagactl.chaos.experiment import Experiment
 from sagactl.chaos.findings import Finding, Severity
 from sagactl.chaos.report import ChaosReport, Found, StepVerdict, Verdict, World
-from sagactl.cli.views.layout import Column, Row, headline, join_blocks, lay_out, list_facts, marked
+from sagactl.cli.views.layout import GAP, INDENT, Column, Row, headline, join_blocks, lay_out, list_facts, marked
 from sagactl.cli.views.style import Hue, Mark, Style
 from sagactl.cli.views.text import plural, wrap
 from sagactl.cli.views.words import name_operation, place_of, plain, tool_of
@@ -139,9 +139,19 @@ def _tail(report: ChaosReport, style: Style) -> list[str]:
 
 def render_experiments(experiments: Sequence[Experiment], left_out: int, *, style: Style) -> str:
     """Return a line for each experiment that would be made."""
-    rows: list[Row] = [[style.show(each.name), style.show(each.describe())] for each in experiments]
+    names = [(style.show(each.name), style.show(each.describe())) for each in experiments]
     told = plural(len(experiments), "experiment") + (f", {left_out:,} left out" if left_out else "")
+    longest = [max((len(pair[part]) for pair in names), default=0) for part in (0, 1)]
+    if len(INDENT) + longest[0] + len(GAP) + longest[1] > style.columns:
+        return join_blocks([line for name, what in names for line in _stack(name, what, style)], [told])
+    rows: list[Row] = [[*each] for each in names]
     return join_blocks(lay_out(_LIST_COLUMNS, rows, style), [told])
+
+
+def _stack(name: str, what: str, style: Style) -> list[str]:
+    """Return a name, and below it what happens: side by side they wouldn't fit, and both are to be read whole."""
+    below = 3 * INDENT
+    return [INDENT + name, *(below + line for line in wrap(what, style.columns - len(below)))]
 
 
 def say_finding(finding: Finding, style: Style) -> str:
