@@ -9,7 +9,7 @@ import typer
 
 from sagactl.app import guard_stdout
 from sagactl.cli.answer import write_document
-from sagactl.cli.elsewhere import type_resume_there, warn_of_other_project
+from sagactl.cli.elsewhere import tell_of_changed_file, type_resume_there, warn_of_other_project
 from sagactl.cli.follow import (
     code_of_ending,
     drive,
@@ -26,6 +26,7 @@ from sagactl.cli.streams import answer_stream, write_line
 from sagactl.cli.views.documents import RUNS_SCHEMA, write_list, write_run
 from sagactl.cli.views.error import render_error
 from sagactl.cli.views.spelling import spell
+from sagactl.core.records import AT_REST
 from sagactl.driving import Driver
 from sagactl.engine.ending import Ending
 from sagactl.errors import ExitCode, SagactlError, StorageError, UsageError
@@ -79,6 +80,8 @@ def resume(
                 from sagactl.cli.rebind import bind_run
 
                 bind_run(session, row, definition, reason)
+            elif row.status not in AT_REST:
+                tell_of_changed_file(session, row)
             return _resume_one(session, row, report, waits=not no_wait)
 
 

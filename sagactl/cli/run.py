@@ -10,6 +10,7 @@ import typer
 from sagactl.app import guard_stdout
 from sagactl.cli.answer import write_document
 from sagactl.cli.begin import Beginning, Given, begin, check_given, path_of
+from sagactl.cli.elsewhere import is_same
 from sagactl.cli.follow import code_of_ending, code_of_status, drive, write_ending, write_logged_run
 from sagactl.cli.junit import Junit, JunitOption, junit_report
 from sagactl.cli.operate import wait_while_driven
@@ -102,15 +103,6 @@ def _start(session: Session, beginning: Beginning, key: str | None, report: Juni
     return code_of_ending(ending, signal_code)
 
 
-def _is_same(one: Saga, other: Saga) -> bool:
-    """Tell whether two definitions mean the same; a plugin's version alone changes nothing about a saga."""
-    first, second = (
-        replace(each, tools={name: replace(facts, version="") for name, facts in each.tools.items()})
-        for each in (one, other)
-    )
-    return first == second
-
-
 def _report_pruned(session: Session, gone: PrunedError) -> int:
     """E8: the same key is the same run, also after its records were deleted: its outcome, and no call."""
     session.say(f"run {gone.run_id} has this key, and was pruned; nothing is called")
@@ -127,7 +119,7 @@ def _report_existing(session: Session, run_id: str, saga: Saga) -> int:
     """E8: the same key is the same run: its outcome, and no call."""
     row = session.app.row(run_id)
     pinned = session.app.saga_of(row)
-    if not _is_same(pinned, saga):
+    if not is_same(pinned, saga):
         versions = f"version {pinned.version or '?'} there, {saga.version or '?'} here"
         session.say(f"warning: run {run_id} has this key, with another definition ({versions}); it is the one shown")
     else:

@@ -122,7 +122,7 @@ def test_b47_an_undo_that_names_what_is_not_there(expression: str, named: str, s
 def test_b51_a_run_keeps_its_definition(change: str, scene: Scene) -> None:
     """E16: the file has changed before the place of interruption: the snapshot counts, steps are known by their ids.
 
-    `resume` says nothing of the file, which it never reads; `resume --definition` shows what would change, and is
+    `resume` says that the file of this name is another by now; `resume --definition` shows what would change, and is
     refused where it doesn't fit what has happened.
     """
     a, b, c = (step(name, retry=tries(2)) for name in ("a", "b", "c"))
@@ -135,7 +135,10 @@ def test_b51_a_run_keeps_its_definition(change: str, scene: Scene) -> None:
     refused = scene.do("resume", run, "--definition", "sagas/x.yaml")
     assert refused.code == 6
     assert foreseen.code == 6
-    assert scene.do("resume", run).code == 0
+    resumed = scene.do("resume", run)
+    assert resumed.code == 0
+    assert f"note: sagas/x.yaml is another than run {run} was begun with" in resumed.err
+    assert f"hint: sagactl resume {run} --definition sagas/x.yaml --dry-run" in resumed.err
     assert scene.calls() == ["a", "b", "c"]
     check_all(scene)
 
