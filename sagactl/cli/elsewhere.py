@@ -41,7 +41,7 @@ def tell_of_changed_file(session: Session, row: RunRow) -> None:
         whole, project = path.resolve(), session.app.config.project
         file = str(whole.relative_to(project)) if whole.is_relative_to(project) else str(path)
         session.say(f"note: {file} is another than run {row.run_id} was begun with, which keeps its definition")
-        session.say(f"hint: sagactl resume {row.run_id} --definition {shlex.quote(file)} --dry-run")
+        session.say(f"hint: sagactl resume {row.run_id} --definition {row.saga} --dry-run")
 
 
 def type_resume_there(session: Session, run_id: str, project: str) -> str:
