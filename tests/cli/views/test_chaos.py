@@ -81,4 +81,4 @@ def test_what_programs_are_told_is_as_it_was_reviewed() -> None:
         "experiments": spell(write_experiments(MADE[2:4], 7), indent=2),
         "junit": render_junit([make_chaos_suite(_report(), strict=False)]),
     }
-    _compare(GOLDEN / "chaos.documents.txt", "\n".join(f"==== {name}\n{text}\n" for name, text in parts.items()))
+    _compare(GOLDEN / "chaos.documents", "\n".join(f"==== {name}\n{text}\n" for name, text in parts.items()))
