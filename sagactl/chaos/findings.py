@@ -139,8 +139,8 @@ MEANINGS: Final[dict[Code, Meaning]] = {
         _N,
         "the run is stuck, in doubt, until a person says what happened",
         "nothing can find out: no probe can tell, and without its word the tool may not be called again",
-        "give the tool a probe that can always tell, or make it idempotent without a probe; else have somebody look at "
-        "`sagactl dlq list` often",
+        "give the tool a probe that can always tell, or make it idempotent without a probe; else keep somebody at hand "
+        "for dead letters (`dlq list`)",
     ),
     Code.KEY_REFUSED: Meaning(
         _N,
