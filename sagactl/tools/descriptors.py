@@ -78,7 +78,8 @@ class Drain:
             os.dup2(nowhere, descriptor)
         os.close(nowhere)
         os.write(self._waker, b".")
-        self._thread.join(FINISH_SECONDS)
+        with contextlib.suppress(KeyboardInterrupt):  # at the very end there is nothing left to be broken off but this
+            self._thread.join(FINISH_SECONDS)
 
     def _empty(self) -> None:
         import select
