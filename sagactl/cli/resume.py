@@ -9,7 +9,8 @@ import typer
 
 from sagactl.app import guard_stdout
 from sagactl.cli.answer import write_document
-from sagactl.cli.elsewhere import tell_of_changed_file, type_resume_there, warn_of_other_project
+from sagactl.cli.changed_file import tell_of_changed_file
+from sagactl.cli.elsewhere import type_resume_there, warn_of_other_project
 from sagactl.cli.follow import (
     code_of_ending,
     drive,

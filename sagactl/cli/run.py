@@ -10,7 +10,7 @@ import typer
 from sagactl.app import guard_stdout
 from sagactl.cli.answer import write_document
 from sagactl.cli.begin import Beginning, Given, begin, check_given, path_of
-from sagactl.cli.elsewhere import is_same
+from sagactl.cli.changed_file import is_same
 from sagactl.cli.follow import code_of_ending, code_of_status, drive, write_ending, write_logged_run
 from sagactl.cli.junit import Junit, JunitOption, junit_report
 from sagactl.cli.operate import wait_while_driven
