@@ -363,8 +363,8 @@ def _find_missing(turn: _Turn) -> Wait | None:
 
 
 def _next_wake(turn: _Turn) -> int | None:
-    approvals = (awaited.until_ms for awaited in turn.state.awaiting.values())
-    known = (_run_deadline(turn.state), _next_timer(turn), *approvals)
+    awaited = turn.state.awaiting.values() if _may_go_forward(turn.state) else ()
+    known = (_run_deadline(turn.state), _next_timer(turn), *(each.until_ms for each in awaited))
     return min((due_ms for due_ms in known if due_ms is not None), default=None)
 
 

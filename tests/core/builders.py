@@ -240,6 +240,8 @@ class Play:
         world = World(self.now, room, self.evaluator, self.missing, self.no_secrets)
         found = advance(self.saga, self.state, world, self.draw)
         self.records += found.records
+        until_ms = getattr(found.then, "until_ms", None)
+        assert until_ms is None or until_ms > self.now, f"told to wait until {until_ms} at {self.now}"
         for call in found.calls:
             op = call.intent.operation if isinstance(call, MakeCall) else call.probe.operation
             self.under_way[op] = call

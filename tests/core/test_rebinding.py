@@ -334,10 +334,11 @@ def test_another_policy_for_doubt_is_taken_while_there_is_none() -> None:
 SEEDS = 600
 
 
-def test_no_storm_breaks_a_run_that_changes_its_definition(seed: int | None) -> None:
+def test_no_storm_breaks_a_run_that_changes_its_definition(pytestconfig: pytest.Config) -> None:
     """E16, S1-S11, L4, V1: whatever a run is bound to, when, and how often, the last definition judges all of it."""
     failed: dict[int, list[str]] = {}
     found: Counter[str] = Counter()
+    seed = pytestconfig.getoption("--seed")
     for number in range(SEEDS) if seed is None else [seed]:
         simulation = RebindingSimulation(generate(number))
         violations = judge_rebound(simulation)

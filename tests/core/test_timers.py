@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sagactl.core.records import Cause, Decision, DecisionKind, Disposition, Failure, Operator, Verb
+from sagactl.core.records import Cause, Decision, DecisionKind, Disposition, Failure, Operator, Resolution, Verb
 from sagactl.core.saga import Approval
 from sagactl.core.state import due_timers, first_timer_after, next_timer
 from sagactl.core.summary import Waiting
@@ -83,6 +83,18 @@ def test_an_approval_is_over_in_the_moment_its_time_is() -> None:
     play.turn()
     assert play.summary.failure == Failure("denied", "nobody answered in time")
     assert (play.summary.ended_at_ms, play.summary.waiting_for) == (7_000, None)
+
+
+def test_an_approval_has_no_end_while_a_dead_letter_holds_everything() -> None:
+    """E12, E22: nobody is woken for it again and again; when the run may go on, the time that went by counts."""
+    shape = saga("[a | b | c]", a={"approval": Approval(timeout_ms=7_000)}, b={"on_unknown": "ask"})
+    play = Play(shape)
+    play.turn()
+    assert play.answer("b", "lost").then == Wait("call")
+    play.now = 7_000
+    assert play.turn().then == Wait("call")
+    play.resolve("b", Resolution.DONE)
+    assert play.summary.cause is Cause.DENIED
 
 
 def test_what_is_told_to_a_person_says_why() -> None:

@@ -387,8 +387,8 @@ def test_closed_streams_are_no_failure(closed: str, tmp_path: Path) -> None:
 def test_memory_of_a_flood_is_bounded() -> None:
     """H49: a tool that prints 300 MiB in small pieces costs a few mebibytes."""
     done = run_script("""
-        import resource
         from sagactl import tool
+        from tests.memory import read_peak_mib
         from tests.tools.building import call
 
         @tool("shop.flood")
@@ -397,9 +397,9 @@ def test_memory_of_a_flood_is_bounded() -> None:
                 print("x" * 65_535)
 
         call(tool("a.b")(lambda: print("x" * 65_535)))
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        before = read_peak_mib()
         call(flood)
-        print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+        print(read_peak_mib() - before)
     """)
     assert int(done.stdout) < 20
 

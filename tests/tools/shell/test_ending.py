@@ -218,11 +218,11 @@ def test_without_descriptors_left_nothing_is_started_and_nothing_leaks(commands:
     commands.run("true")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     before = _list_descriptors()
-    lowest_free = min(set(range(len(before) + 1)) - before)
+    free = sorted(set(range(len(before) + 12)) - before)
     words = []
     try:
-        for room in range(1, 12):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free + room, hard))
+        for first_refused in free[1:12]:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (first_refused, hard))
             words.append(word_of(commands.run("true")))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
