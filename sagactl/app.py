@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -40,13 +39,12 @@ if TYPE_CHECKING:
     from sagactl.log.glance import Glance
     from sagactl.log.pruning import Pruned
     from sagactl.outgoing import Ways
-    from sagactl.secrets.vault import Vault
     from sagactl.spec.cel import CelEvaluator
     from sagactl.spec.load import Loaded
     from sagactl.telemetry.tracer import Tracer
-    from sagactl.tools.built_in import BuiltIn
     from sagactl.tools.invoke import PluginToolbox
     from sagactl.tools.registry import Registry
+    from sagactl.toolset import ToolSet
 
 
 def open_project(
@@ -92,7 +90,6 @@ class Project:
     tools: tuple[Callable[..., object], ...] = ()
     is_whole_process: bool = False
     """The process is ours, so that what tools do with OpenTelemetry may be set up as well."""
-    watch_import: Callable[[str], AbstractContextManager[None]] = lambda _: nullcontext()  # around each plugin's import
     _logs: dict[bool, Log] = field(default_factory=dict, init=False, repr=False)
     _snapshot: tuple[Saga, Snapshot] | None = field(default=None, init=False, repr=False)
     _courier: Courier | None = field(default=None, init=False, repr=False)
@@ -126,8 +123,8 @@ class Project:
             self._courier = None
         if (tracer := vars(self).pop("tracer", None)) is not None:
             tracer.close()
-        if "built_in" in vars(self):
-            self.built_in.close()
+        if "toolset" in vars(self):
+            self.toolset.close()
         with self._lock:
             for log in self._logs.values():
                 log.close()
@@ -145,38 +142,21 @@ class Project:
         return self.load_to_run(self.find_saga(str(name))).saga
 
     @cached_property
+    def toolset(self) -> ToolSet:
+        """The tools of the program, the project and the installed plugins."""
+        from sagactl.toolset import ToolSet
+
+        return ToolSet(self.config, self.tools)
+
+    @property
     def registry(self) -> Registry:
-        """All tools of the program, the project and the installed plugins."""
-        from sagactl.tools.given import check_described
-        from sagactl.tools.registry import collect_tools
+        """All tools, and all that is wrong with them."""
+        return self.toolset.registry
 
-        folder, built_in = self.config.project / "plugins", [self.built_in.load()]
-        place, allowed = folder if folder.is_dir() else None, self.config.plugins
-        with self._lock:
-            found = collect_tools(place, allowed=allowed, given=self.tools, built_in=built_in, watch=self.watch_import)
-        return check_described(found, self.tools)
-
-    @cached_property
-    def built_in(self) -> BuiltIn:
-        """The tools that are always there; their commands under way are noted beside the log."""
-        from sagactl.log.holder import read_boot_id
-        from sagactl.tools.built_in import BuiltIn
-
-        return BuiltIn(self.config.calls, read_boot_id)
-
-    @cached_property
+    @property
     def toolbox(self) -> PluginToolbox:
         """The tools as the engine calls them."""
-        from sagactl.tools.invoke import PluginToolbox
-
-        return PluginToolbox(self.registry, self.built_in.end_orphans, self.vault)
-
-    @cached_property
-    def vault(self) -> Vault:
-        """The secrets that sagas may name, resolved when a call needs them."""
-        from sagactl.secrets.vault import Vault
-
-        return Vault(self.config.secrets)
+        return self.toolset.toolbox
 
     @property
     def tool_facts(self) -> Mapping[str, ToolFacts]:
@@ -206,14 +186,7 @@ class Project:
     def _load(self, text: bytes, name: str) -> Loaded:
         from sagactl.spec.load import load_saga
 
-        return load_saga(text, file=name, tools=self.tool_facts, why_missing=self._why_missing)
-
-    def _why_missing(self, tool: str) -> str | None:
-        """Return what keeps *tool* from being used: its plugin is broken, or two give it."""
-        for broken in self.registry.broken:
-            if tool in broken.tools or (not broken.tools and broken.name == tool.partition(".")[0]):
-                return str(broken)
-        return None
+        return load_saga(text, file=name, tools=self.tool_facts, why_missing=self.toolset.why_missing)
 
     def write_state(self, name: str, text: str) -> Path:
         """Put a file into the project's own folder, whole or not at all, and return its path; raises StorageError."""

@@ -48,8 +48,10 @@ ALLOWED = {
     "other_projects": {"core", "errors", "log.base"},
     "inputs": {"spec", "tools.convert", "identity", "core", "errors"},
     "heads": {"config", "secrets", "log", "core", "errors"},
+    "toolset": {"config", "secrets", "tools", "log.holder", "core", "errors"},
     "app": {
         "app",
+        "toolset",
         "inputs",
         "checked",
         "saga_files",

@@ -70,7 +70,7 @@ class Session:
 
     def warn_of_secrets(self, saga: Saga) -> None:
         """Say what is wrong with where the secrets of *saga* come from."""
-        warnings = self.app.vault.warn(saga.secrets) if saga.secrets else []
+        warnings = self.app.toolset.vault.warn(saga.secrets) if saga.secrets else []
         for warning in warnings:
             self.say(f"warning: {warning}")
         if warnings and "GITHUB_ACTIONS" in os.environ:
@@ -107,7 +107,7 @@ def open_session(context: typer.Context, file: Path | None = None) -> Iterator[S
     settings = context.ensure_object(Globals)
     with open_project(settings.directory, log=settings.log, file=file) as project:
         project.is_whole_process = True
-        project.watch_import = lambda name: _watch_import(settings, name)
+        project.toolset.watch_import = lambda name: _watch_import(settings, name)
         session = Session(settings, project)
         try:
             yield session

@@ -1,0 +1,82 @@
+"""The tools of a project, of every kind, put together when they are first asked for.
+
+Kinds of tools don't know of each other. This is the one place that chooses which there are, and closes what they keep
+open: processes, connections, servers.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sagactl.config import Config
+    from sagactl.secrets.vault import Vault
+    from sagactl.tools.built_in import BuiltIn
+    from sagactl.tools.invoke import PluginToolbox
+    from sagactl.tools.registry import Registry
+
+
+class ToolSet:
+    """The tools of the program, the project and the installed plugins; any thread may ask for them.
+
+    Args:
+        config: Where the plugins are, and which may be loaded.
+        given: Functions with `@tool` that the program itself has.
+    """
+
+    def __init__(self, config: Config, given: tuple[Callable[..., object], ...]) -> None:
+        self._config = config
+        self._given = given
+        self._lock = threading.RLock()
+        self.watch_import: Callable[[str], AbstractContextManager[None]] = lambda _: nullcontext()
+        """What is around the import of each plugin, by its name."""
+
+    @cached_property
+    def registry(self) -> Registry:
+        """All tools, and all that is wrong with them."""
+        from sagactl.tools.given import check_described
+        from sagactl.tools.registry import collect_tools
+
+        folder, built_in = self._config.project / "plugins", [self.built_in.load()]
+        place, allowed = folder if folder.is_dir() else None, self._config.plugins
+        with self._lock:
+            found = collect_tools(place, allowed=allowed, given=self._given, built_in=built_in, watch=self.watch_import)
+        return check_described(found, self._given)
+
+    @cached_property
+    def built_in(self) -> BuiltIn:
+        """The tools that are always there; their commands under way are noted beside the log."""
+        from sagactl.log.holder import read_boot_id
+        from sagactl.tools.built_in import BuiltIn
+
+        return BuiltIn(self._config.calls, read_boot_id)
+
+    @cached_property
+    def toolbox(self) -> PluginToolbox:
+        """The tools as the engine calls them."""
+        from sagactl.tools.invoke import PluginToolbox
+
+        return PluginToolbox(self.registry, self.built_in.end_orphans, self.vault)
+
+    @cached_property
+    def vault(self) -> Vault:
+        """The secrets that sagas may name, resolved when a call needs them."""
+        from sagactl.secrets.vault import Vault
+
+        return Vault(self._config.secrets)
+
+    def why_missing(self, tool: str) -> str | None:
+        """Return what keeps *tool* from being used: its plugin is broken, or two give it."""
+        for broken in self.registry.broken:
+            if tool in broken.tools or (not broken.tools and broken.name == tool.partition(".")[0]):
+                return str(broken)
+        return None
+
+    def close(self) -> None:
+        """Let go of what calls needed."""
+        if "built_in" in vars(self):
+            self.built_in.close()
