@@ -124,12 +124,16 @@ def make_call(saga: Saga, state: RunState, world: World, op: OperationState) -> 
         deadline_ms=_deadline(saga, state, world, op),
         arguments=arguments if op.attempts == 0 else None,
     )
-    return MakeCall(intent, arguments, _forward_key(state, op.operation), op.token, _raw_for(state, op))
+    forward_key, begun_ms = _identify_action(state, op.operation, world.now_ms)
+    return MakeCall(intent, arguments, forward_key, begun_ms, op.token, _raw_for(state, op))
 
 
-def _forward_key(state: RunState, operation: Operation) -> str:
+def _identify_action(state: RunState, operation: Operation, now_ms: int) -> tuple[str, int]:
+    """Return the key of the action, and when it began: who looks for its effect looks no further back."""
     action = operation if operation.direction is Direction.ACTION else operation.other
-    return idempotency_key(state.run_id, action)
+    found = state.operations.get(action)
+    begun_ms = now_ms if found is None or found.attempts == 0 else found.first_intent_ms
+    return idempotency_key(state.run_id, action), begun_ms
 
 
 def _raw_for(state: RunState, op: OperationState) -> Json:
@@ -214,7 +218,8 @@ def make_probe(saga: Saga, state: RunState, world: World, op: OperationState) ->
         deadline_ms=world.now_ms + call.start_to_close_ms,
     )
     key = idempotency_key(state.run_id, op.operation)
-    return AskProbe(probe, _probe_arguments(saga, name, op), key, _forward_key(state, op.operation), op.raw)
+    forward_key, begun_ms = _identify_action(state, op.operation, world.now_ms)
+    return AskProbe(probe, _probe_arguments(saga, name, op), key, forward_key, begun_ms, op.raw)
 
 
 def _probe_arguments(saga: Saga, name: str, op: OperationState) -> Json:

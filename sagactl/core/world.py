@@ -39,6 +39,7 @@ class MakeCall:
     intent: Intent
     arguments: Json
     forward_key: str
+    begun_ms: int
     token: Json = None
     raw: Json = None
 
@@ -51,6 +52,7 @@ class AskProbe:
     arguments: Json
     key: str
     forward_key: str
+    begun_ms: int
     raw: Json = None
 
 

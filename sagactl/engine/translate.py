@@ -23,6 +23,7 @@ def make_invocation(run_id: str, making: MakeCall | AskProbe, seconds: float, pr
         attempt=record.number if isinstance(record, Probe) else record.attempt,
         idempotency_key=making.key if isinstance(making, AskProbe) else making.intent.key,
         forward_key=making.forward_key,
+        begun_ms=making.begun_ms,
         deadline_ms=record.deadline_ms,
         seconds_left=seconds,
         project=project,

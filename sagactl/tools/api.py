@@ -107,9 +107,10 @@ class CallContext:
     """What a tool may know about the call it is in; a parameter with this annotation receives it.
 
     Hand `idempotency_key` to the service you call: it is the same in every attempt of this operation, also after a
-    crash. A compensation or a probe finds the action's effect by `forward_key`. `raw` is a reply of the action that
-    did not fit its schema, `token` what `Pending` handed over. `traceparent` is the call's place in the trace of its
-    run, as the header of that name (W3C Trace Context); it is another one in each attempt.
+    crash. A compensation or a probe finds the action's effect by `forward_key`, and need not look further back than
+    `begun_at`, when the action was first intended, by the clock of the machine that intended it. `raw` is a reply of
+    the action that did not fit its schema, `token` what `Pending` handed over. `traceparent` is the call's place in the
+    trace of its run, as the header of that name (W3C Trace Context); it is another one in each attempt.
     """
 
     idempotency_key: str
@@ -121,6 +122,7 @@ class CallContext:
     direction: str = "action"
     attempt: int = 1
     project: Path = field(default_factory=Path.cwd)
+    begun_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     deadline: datetime = field(default_factory=lambda: datetime.now(UTC) + timedelta(seconds=DEADLINE_SECONDS))
     cancelled: threading.Event = field(default_factory=threading.Event)
     token: Json = None

@@ -30,6 +30,8 @@ class Invocation:
     deadline_ms: int
     seconds_left: float
     project: Path
+    begun_ms: int | None = None
+    """When the action of this operation was first intended; None where nobody knows, which is now."""
     fence: int = 0
     token: Json = None
     raw: Json = None

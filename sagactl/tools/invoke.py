@@ -242,13 +242,18 @@ def make_context(invocation: Invocation, traceparent: str) -> CallContext:
         direction=operation.direction.value,
         attempt=invocation.attempt,
         project=invocation.project,
-        deadline=datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=invocation.deadline_ms),
+        begun_at=datetime.now(UTC) if invocation.begun_ms is None else _read_time(invocation.begun_ms),
+        deadline=_read_time(invocation.deadline_ms),
         cancelled=invocation.cancelled,
         token=invocation.token,
         raw=invocation.raw,
         traceparent=traceparent,
         monotonic_deadline=time.monotonic() + invocation.seconds_left,
     )
+
+
+def _read_time(at_ms: int) -> datetime:
+    return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=at_ms)
 
 
 def _finish(result: object, invocation: Invocation) -> object:

@@ -168,6 +168,19 @@ def test_a_probe_is_asked_with_the_forward_key_and_the_arguments_that_it_knows()
     assert call.raw == {"half": "a reply"}
 
 
+def test_a_probe_and_an_undo_are_told_when_the_action_began() -> None:
+    """E6, E7: who looks for an effect by its key looks no further back than the first intent of the action."""
+    play = Play(saga("a -> b", a={"probe": True}))
+    play.turn()
+    began, seen = play.now, []
+    for name, word in (("a", "lost"), ("a", "ok"), ("b", "reject"), ("a'", "ok")):
+        (call,) = play.under_way.values()
+        seen.append(call.begun_ms - began)
+        play.now += 5_000
+        play.answer(name, word)
+    assert seen == [0, 0, 10_000, 0]
+
+
 @pytest.mark.parametrize("arguments", [[1, 2], "${{ input.x }}"])
 def test_a_probe_gets_no_arguments_that_have_no_names(arguments: Any) -> None:
     """E6: what isn't a map has nothing that the probe knows by name; the key is enough."""

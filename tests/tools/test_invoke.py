@@ -273,6 +273,7 @@ def test_context_tells_what_the_call_is() -> None:
         token=[1],
         raw="half",
         cancelled=cancelled,
+        begun_ms=500,
         deadline_ms=1_000,
         seconds_left=5.0,
         project=Path("/srv"),
@@ -288,6 +289,7 @@ def test_context_tells_what_the_call_is() -> None:
     assert (context.idempotency_key, context.forward_key) == ("r/deposit/3/compensation", "r/deposit/3/action")
     assert (context.attempt, context.token, context.raw, context.project) == (2, [1], "half", Path("/srv"))
     assert context.cancelled is cancelled
+    assert context.begun_at.isoformat() == "1970-01-01T00:00:00.500000+00:00"
     assert context.deadline.isoformat() == "1970-01-01T00:00:01+00:00"
     assert 4 < context.seconds_left() <= 5
 
