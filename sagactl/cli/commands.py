@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 
@@ -14,7 +16,12 @@ class Entry(NamedTuple):
     """Of a group, those of the commands in it; none of these takes others."""
     module: str = ""
     is_group: bool = False
+    commands: Mapping[str, Entry] = MappingProxyType({})
+    """Commands below this one, each in a module of its own; another first word is an argument of this one."""
 
+
+_OF_TOOLS: Final[dict[str, Entry]] = {}
+"""Commands below `tools`; their section is `Commands`."""
 
 COMMANDS: Final[dict[str, Entry]] = {
     "init": Entry("Author", "Make a project with an example to play with.", ("DIR",)),
@@ -22,7 +29,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "plan": Entry("Author", "Every call of a run, and what a failure would undo; call nothing.", ("FILE",)),
     "graph": Entry("Author", "The steps of a saga or a run as a picture: text, Mermaid or DOT.", ("FILE",)),
     "chaos": Entry("Author", "Crash a saga at each of its points, and say where that isn't safe.", ("FILE",)),
-    "tools": Entry("Author", "List what steps can call, or show one tool.", ("TOOL",)),
+    "tools": Entry("Author", "What steps can call, and whether it keeps its promises.", ("TOOL",), commands=_OF_TOOLS),
     "run": Entry("Operate", "Start a saga and follow it to its end.", ("FILE",)),
     "resume": Entry("Operate", "Carry on with a run that was interrupted, or with --all of them.", ("RUN",)),
     "rollback": Entry("Operate", "Undo what a run has done.", ("RUN",)),

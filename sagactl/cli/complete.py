@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sagactl.app import Project, open_project
-from sagactl.cli.commands import COMMANDS, WITH_VALUE
+from sagactl.cli.commands import COMMANDS, WITH_VALUE, Entry
 
 if TYPE_CHECKING:
     import click
@@ -34,7 +34,8 @@ class Line(NamedTuple):
     """The words before the cursor, understood."""
 
     command: str
-    subcommand: str
+    below: tuple[str, ...]
+    """The commands below it that are named."""
     arguments: list[str]
     options: dict[str, str]
     pending: str
@@ -80,10 +81,19 @@ def read_line(before: Iterable[str]) -> Line:
             pending = word
         elif not word.startswith("-"):
             words.append(word)
-    command = words[0] if words else ""
-    is_group = command in COMMANDS and COMMANDS[command].is_group
-    subcommand = words[1] if is_group and len(words) > 1 else ""
-    return Line(command, subcommand, words[2 if is_group else 1 :], options, pending)
+    entry, depth = _resolve(words)
+    path = words[: depth + (entry is not None and entry.is_group)]
+    return Line(path[0] if path else "", tuple(path[1:]), words[len(path) :], options, pending)
+
+
+def _resolve(words: Sequence[str]) -> tuple[Entry | None, int]:
+    """Return what the table has of the command that *words* begin with, and how many of them name it."""
+    entry = COMMANDS.get(words[0]) if words else None
+    depth = 1
+    while entry is not None and depth < len(words) and words[depth] in entry.commands:
+        entry = entry.commands[words[depth]]
+        depth += 1
+    return entry, depth
 
 
 def _find(line: Line, word: str) -> Iterable[Candidate]:
@@ -94,15 +104,18 @@ def _find(line: Line, word: str) -> Iterable[Candidate]:
         return _find_options(line)
     if not line.command:
         return [(name, entry.help) for name, entry in COMMANDS.items()]
-    if line.command in COMMANDS and COMMANDS[line.command].is_group and not line.subcommand:
+    entry, depth = _resolve([line.command, *line.below])
+    if entry is not None and entry.is_group and depth == 1 + len(line.below):
         return _find_subcommands(line)
+    below = [] if entry is None or line.arguments else [(name, each.help) for name, each in entry.commands.items()]
     find = _ARGUMENTS.get(_next_argument(line))
-    return find(line, word) if find else []
+    return [*below, *(find(line, word) if find else [])]
 
 
 def _next_argument(line: Line) -> str:
     """Return the name of the argument that comes next; a name with `…` stands for any number of them."""
-    names = COMMANDS[line.command].arguments if line.command in COMMANDS else ()
+    entry, _ = _resolve([line.command, *line.below])
+    names = entry.arguments if entry is not None else ()
     given = len(line.arguments)
     if given < len(names):
         return names[given]
@@ -211,7 +224,7 @@ def _command(line: Line) -> click.Command:
     from sagactl.cli.main import make_group
 
     command = make_group()
-    for name in (line.command, line.subcommand):
+    for name in (line.command, *line.below):
         found = command.get_command(Context(command), name) if isinstance(command, Group) and name else None
         command = found or command
     return command
@@ -241,6 +254,7 @@ _ARGUMENTS: Final[dict[str, Callable[[Line, str], Iterable[Candidate]]]] = {
     "FILE": _find_sagas,
     "FILE…": _find_sagas,
     "TOOL": _find_tools,
+    "TOOL…": _find_tools,
     "TOPIC": _find_topics,
     "SHELL": _find_shells,
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ import typer.core
 import typer.main
 from typer.utils import get_params_from_function
 
-from sagactl.cli.commands import COMMANDS
+from sagactl.cli.commands import COMMANDS, WITH_VALUE, Entry
 from sagactl.cli.options import Globals, Output, shared_options
 from sagactl.errors import ExitCode, InternalError, SagactlError, StorageError, UsageError
 
@@ -28,33 +28,28 @@ VERSION_SCHEMA: Final = "sagactl.version/1"
 class LazyGroup(typer.core.TyperGroup):
     """Commands by name, imported when they are called."""
 
+    table: Mapping[str, Entry] = COMMANDS
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the order of the table."""
         del ctx
-        return list(COMMANDS)
+        return list(self.table)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the command and give it the shared options."""
         del ctx
-        entry = COMMANDS.get(cmd_name)
-        if entry is None:
-            return None
-        module = importlib.import_module(f"sagactl.cli.{entry.module or cmd_name}")
-        command = typer.main.get_command(module.app)
-        command.name = cmd_name
-        _restore_help(module.app, command)
-        _add_shared_options(command)
-        return command
+        entry = self.table.get(cmd_name)
+        return None if entry is None else _import_command(cmd_name, entry)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command, or say which one may have been meant."""
         name = args[0]
-        if name not in COMMANDS:
+        if name not in self.table:
             from difflib import get_close_matches
 
-            close = get_close_matches(name, COMMANDS, n=1)
+            close = get_close_matches(name, self.table, n=1)
             hint = f"did you mean `sagactl {close[0]}`?" if close else "sagactl --help"
             raise UsageError(f"no command {name}", hint=hint)
         return super().resolve_command(ctx, args)
@@ -62,10 +57,57 @@ class LazyGroup(typer.core.TyperGroup):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands by section, without importing them."""
         del ctx
-        for section in dict.fromkeys(entry.section for entry in COMMANDS.values()):
-            rows = [(name, entry.help) for name, entry in COMMANDS.items() if entry.section == section]
+        for section in dict.fromkeys(entry.section for entry in self.table.values()):
+            rows = [(name, entry.help) for name, entry in self.table.items() if entry.section == section]
             with formatter.section(section):
                 formatter.write_dl(rows)
+
+
+class Branch(LazyGroup):
+    """A command that has commands below it: its first word names one of them, or is its own argument.
+
+    Args:
+        own: What is called where no command below is named.
+        table: The commands below.
+    """
+
+    def __init__(self, own: click.Command, table: Mapping[str, Entry]) -> None:
+        super().__init__(name=own.name, help=own.help, params=own.params)
+        self.own = own
+        self.table = table
+        setattr(own, "format_epilog", self.format_commands)  # noqa: B010 - what `--help` shows last
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Begin the command that the first word names; options may stand before it, as every command takes them."""
+        place = _find_word(args)
+        if place is None or args[place] not in self.table:
+            return self.own.make_context(info_name, args, parent, **extra)
+        name = args[place]
+        command = _import_command(name, self.table[name])
+        return command.make_context(f"{info_name} {name}", args[:place] + args[place + 1 :], parent, **extra)
+
+
+def _find_word(args: Sequence[str]) -> int | None:
+    """Return where the first word stands that is neither an option nor the value of one."""
+    is_value = False
+    for place, each in enumerate(args):
+        if each == "--":
+            return None
+        if not is_value and not each.startswith("-"):
+            return place
+        is_value = not is_value and each in WITH_VALUE
+    return None
+
+
+def _import_command(name: str, entry: Entry) -> click.Command:
+    app = importlib.import_module(f"sagactl.cli.{entry.module or name}").app
+    command: click.Command = typer.main.get_group(app) if entry.is_group else typer.main.get_command(app)
+    command.name = name
+    _restore_help(app, command)
+    _add_shared_options(command)
+    return Branch(command, entry.commands) if entry.commands else command
 
 
 def _restore_help(app: typer.Typer, command: click.Command) -> None:

@@ -11,13 +11,14 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
 
-from sagactl.cli.commands import COMMANDS, WITH_VALUE
-from sagactl.cli.main import LazyGroup, make_group
+from sagactl.cli.commands import COMMANDS, WITH_VALUE, Entry
+from sagactl.cli.main import Branch, LazyGroup, make_group
 from tests.cli.project import Project
 
 HEAVY = {"typer", "click", "yaml", "rich", "jsonschema", "sagactl.core.records", "sagactl.log.base", "asyncio"}
@@ -99,18 +100,25 @@ def test_commands_steps_tools_and_topics_are_offered(project: Project) -> None:
     assert _ask(project, "nonsense", "") == []
 
 
+def _walk_table(group: LazyGroup) -> Iterator[tuple[str, Entry, click.Command]]:
+    for name, entry in group.table.items():
+        command = group.get_command(click.Context(group), name)
+        assert command is not None
+        yield name, entry, command
+        if isinstance(command, Branch):
+            yield from _walk_table(command)
+
+
 def test_table_of_commands_is_what_commands_take() -> None:
     """What completion knows of arguments and options without importing them is true."""
     group = make_group()
     assert isinstance(group, LazyGroup)
     with_value: set[str] = set()
     flags: set[str] = set()
-    for name, entry in COMMANDS.items():
-        command = group.get_command(click.Context(group), name)
-        assert command is not None
-        assert isinstance(command, click.Group) == entry.is_group
-        leaves = list(command.commands.values()) if isinstance(command, click.Group) else [command]
-        for leaf in leaves:
+    for name, entry, command in _walk_table(group):
+        assert isinstance(command, click.Group) == (entry.is_group or bool(entry.commands))
+        leaves = list(command.commands.values()) if entry.is_group and isinstance(command, click.Group) else [command]
+        for leaf in [each.own if isinstance(each, Branch) else each for each in leaves]:
             names = tuple((each.metavar or each.name or "") for each in leaf.params if isinstance(each, click.Argument))
             assert not names or tuple(each.upper() for each in names) == entry.arguments, name
             for each in leaf.params:

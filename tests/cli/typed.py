@@ -6,7 +6,7 @@ import shlex
 
 import click
 
-from sagactl.cli.main import make_group
+from sagactl.cli.main import Branch, make_group
 from sagactl.cli.options import Globals
 
 
@@ -18,6 +18,9 @@ def parse_typed(line: str) -> tuple[str, ...]:
     path: list[str] = []
     context = click.Context(command, info_name="sagactl", obj=Globals())
     while isinstance(command, click.Group):
+        if isinstance(command, Branch) and (not words or words[0] not in command.table):
+            command = command.own
+            break
         assert words, f"{line} names no command"
         found = command.get_command(context, words[0])
         assert found is not None, f"{line}: there is no {words[0]}"

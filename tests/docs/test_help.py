@@ -7,13 +7,13 @@ import json
 import re
 import shlex
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
 
-from sagactl.cli.commands import COMMANDS
-from sagactl.cli.main import LazyGroup, make_group
+from sagactl.cli.main import Branch, LazyGroup, make_group
 from sagactl.config import load_config
 from sagactl.core.saga import ACTION_RETRY, PATIENT_RETRY
 from sagactl.errors import InvalidError
@@ -28,16 +28,21 @@ RULES = {f"F{n}" for n in range(1, 10)} | {f"E{n}" for n in range(1, 24)}
 def _leaves() -> list[tuple[tuple[str, ...], click.Command]]:
     group = make_group()
     assert isinstance(group, LazyGroup)
-    context = click.Context(group)
-    found: list[tuple[tuple[str, ...], click.Command]] = []
-    for name in COMMANDS:
-        command = group.get_command(context, name)
-        assert command is not None
-        if isinstance(command, click.Group):
-            found += [((name, child), leaf) for child, leaf in command.commands.items()]
-        else:
-            found.append(((name,), command))
-    return found
+    return [(path[1:], leaf) for path, leaf in _walk(("sagactl",), group)]
+
+
+def _walk(path: tuple[str, ...], command: click.Command) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Yield each command that can be called: those without others below them, and a branch itself."""
+    if isinstance(command, Branch):
+        yield path, command.own
+    elif not isinstance(command, click.Group):
+        yield path, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            assert found is not None
+            yield from _walk((*path, name), found)
 
 
 LEAVES = _leaves()
