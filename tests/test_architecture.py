@@ -30,10 +30,12 @@ ALLOWED = {
     "workflow": set[str](),
     "core": {"core", "errors"},
     "schemas": {"schemas"},
+    "written": {"written", "schemas", "core", "errors"},
     **{name: {name, "schemas", "core", "errors"} for name in NEIGHBOURS},
+    "spec": {"spec", "written", "schemas", "core", "errors"},
     "alerts": {"alerts", "documents", "core", "errors"},
     "telemetry": {"telemetry", "core", "errors", ""},
-    "tools": {"tools", "schemas", "secrets.masking", "workflow", "core", "errors"},
+    "tools": {"tools", "written", "schemas", "secrets.masking", "workflow", "core", "errors"},
     "sandbox": {"sandbox", "tools.api", "core.canonical", "errors"},
     "engine": {"engine", "core", "errors", "log.base", "tools.base"},
     "config": {"config", "secrets.sources", "schemas.durations", "core", "errors"},
@@ -46,11 +48,12 @@ ALLOWED = {
     "checked": {"core", "errors", ""},
     "saga_files": {"errors"},
     "other_projects": {"core", "errors", "log.base"},
-    "inputs": {"spec", "tools.convert", "identity", "core", "errors"},
+    "inputs": {"spec", "written", "tools.convert", "identity", "core", "errors"},
     "heads": {"config", "secrets", "log", "core", "errors"},
     "toolset": {"config", "secrets", "tools", "log.holder", "core", "errors"},
     "app": {
         "app",
+        "written",
         "toolset",
         "inputs",
         "checked",
@@ -74,6 +77,7 @@ ALLOWED = {
     "cli": {
         "cli",
         "app",
+        "written",
         "inputs",
         "doctor",
         "chaos",
@@ -100,12 +104,12 @@ ALLOWED = {
 """What each part may import: a package, or one module of it; the empty name is the package `sagactl` itself.
 
 `__init__` offers, by name, what plugins and embedding programs need; it imports nothing before a name is used.
-`templates` holds what `init` copies, which sees what any project's plugins see. The sandbox is what plugins act on, so
-it sees what plugins see and no more. `schemas` holds what the loader and the tools both check of JSON Schema, for
-neighbours never import each other. What tools give back is masked before anybody else sees it, so `tools` may import
-the masking of secrets, and nothing that resolves them. `workflow` knows what a runner of CI obeys, which text of tools
-and text of ours must both not be. `chaos` ends what tools leave running as the spawner of commands does, with its words
-for processes.
+`templates` holds what `init` copies, which sees what any project's plugins see. The sandbox is what plugins act on,
+so it sees what plugins see and no more. `schemas` holds what the loader and the tools both check of JSON Schema, for
+neighbours never import each other, and `written` reads what people write in YAML, sagas and declarations of tools
+alike. What tools give back is masked before anybody else sees it, so `tools` may import the masking of secrets, and
+nothing that resolves them. `workflow` knows what a runner of CI obeys, which text of tools and text of ours must both
+not be. `chaos` ends what tools leave running as the spawner of commands does, with its words for processes.
 """
 
 EVERYWHERE = {"dataclass", "hashing"}

@@ -11,7 +11,7 @@ import pytest
 from sagactl import open_project
 from sagactl.checked import KEPT_MAX, CheckedSagas
 from sagactl.core.saga import Saga
-from sagactl.spec.problem import InvalidSagaError
+from sagactl.written.problem import InvalidSagaError
 from tests.cli.project import Project as CommandLine
 
 PLUGIN = '''"""A tool."""

@@ -40,6 +40,6 @@ def _text_of(error: SagactlError, settings: Globals) -> str:
         from sagactl.cli.views.error import render_error
 
         return render_error(error, style_of(sys.stderr, settings))
-    from sagactl.spec.report import render_problems
+    from sagactl.written.report import render_problems
 
     return render_problems(problems, getattr(error, "source_text", ""))

@@ -19,7 +19,7 @@ from sagactl.errors import SagactlError
 if TYPE_CHECKING:
     from sagactl.cli.options import Globals
     from sagactl.cli.views.annotations import Annotation
-    from sagactl.spec.problem import Problem
+    from sagactl.written.problem import Problem
 
 
 def tell_problems(settings: Globals, problems: Sequence[Problem], project: Path) -> None:

@@ -86,7 +86,7 @@ def _read_file(name: str) -> Json:
         )
     if text.lstrip()[:1] in {"{", "["}:
         return _parse(text, where)
-    from sagactl.spec.document import read_document
+    from sagactl.written.document import read_document
 
     value = read_document(text, file=where)
     if value is None:  # a program that gives no input means an empty one; a file that says null means something else

@@ -22,7 +22,7 @@ from sagactl.errors import InvalidError
 
 if TYPE_CHECKING:
     from sagactl.core.saga import Saga
-    from sagactl.spec.problem import Problem
+    from sagactl.written.problem import Problem
 
 ROOM_BYTES_LOW: Final = 64 * 1024 * 1024
 """When less is free on the log's disk, who begins or carries on a run is warned."""

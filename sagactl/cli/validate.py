@@ -18,7 +18,7 @@ from sagactl.cli.views.error import write_problems
 from sagactl.errors import ExitCode, NotFoundError
 
 if TYPE_CHECKING:
-    from sagactl.spec.problem import Problem
+    from sagactl.written.problem import Problem
 
 app = make_app()
 
@@ -65,7 +65,7 @@ def _all_sagas(session: Session) -> list[Path]:
 
 def _check(session: Session, path: Path, report: Junit, *, strict: bool) -> list[Problem]:
     from sagactl.cli.views.junit import make_problem_suite
-    from sagactl.spec.problem import InvalidSagaError
+    from sagactl.written.problem import InvalidSagaError
 
     try:
         loaded = session.app.load_saga(path)
@@ -79,7 +79,7 @@ def _check(session: Session, path: Path, report: Junit, *, strict: bool) -> list
 
 
 def _write_problems(session: Session, problems: Sequence[Problem], text: str) -> None:
-    from sagactl.spec.report import render_problems
+    from sagactl.written.report import render_problems
 
     if problems and session.output is Output.TEXT:
         write_line(answer_stream(), render_problems(problems, text))

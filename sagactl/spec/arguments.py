@@ -11,13 +11,13 @@ from sagactl.core.saga import ToolFacts
 from sagactl.core.template import Literal, Path, TemplateSyntaxError, parse_template
 from sagactl.dataclass import dataclass
 from sagactl.spec.expressions import PlacedExpression
-from sagactl.spec.findings import Findings
 from sagactl.spec.fit import Budget, Hole, Misfit, Open, TooComplexError, find_misfits
-from sagactl.spec.positions import Entry, ListNode, MapNode, Node, Scalar
 from sagactl.spec.schema_types import NoSuchFieldError, Typed, Types, descend
-from sagactl.spec.source import Span
-from sagactl.spec.suggest import NAMES_SHOWN_MAX
-from sagactl.spec.visible import quote
+from sagactl.written.findings import Findings
+from sagactl.written.positions import Entry, ListNode, MapNode, Node, Scalar
+from sagactl.written.source import Span
+from sagactl.written.suggest import NAMES_SHOWN_MAX
+from sagactl.written.visible import quote
 
 COMPARISONS_MAX: Final = 1_000_000
 """For all arguments of one file together; what is left over is checked before the call, as everything is."""

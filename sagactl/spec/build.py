@@ -10,10 +10,10 @@ from sagactl.core.template import Literal, Template
 from sagactl.spec.classes import ResolvedStep, choose_on_unknown
 from sagactl.spec.draft import DraftApproval, DraftPolicy, DraftSaga
 from sagactl.spec.expressions import read_template
-from sagactl.spec.findings import Findings
 from sagactl.spec.graph import Graph
 from sagactl.spec.policy import action_retry, start_to_close_ms, undo_retry
-from sagactl.spec.positions import Entry, Node, plain_value
+from sagactl.written.findings import Findings
+from sagactl.written.positions import Entry, Node, plain_value
 
 NO_INPUT: Mapping[str, Json] = {"type": "object", "additionalProperties": False}
 """The schema of a saga without `input`: it takes none."""

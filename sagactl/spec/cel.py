@@ -28,7 +28,7 @@ from sagactl.dataclass import dataclass
 from sagactl.errors import InvalidError
 from sagactl.spec.cel_bounds import refuse_large
 from sagactl.spec.schema_types import Types
-from sagactl.spec.visible import quote
+from sagactl.written.visible import quote
 
 INTEGER_MIN: Final = -(2**63)
 INTEGER_MAX: Final = 2**63 - 1

@@ -23,16 +23,16 @@ from sagactl.spec.classes import ResolvedStep, Toolset, resolve_steps
 from sagactl.spec.compiling import Compiler
 from sagactl.spec.draft import DraftPolicy, DraftSaga, DraftStep
 from sagactl.spec.expressions import PlacedExpression, placed_expressions, read_template, texts
-from sagactl.spec.findings import Findings
 from sagactl.spec.fit import Budget
 from sagactl.spec.graph import Graph, build_graph, check_barrier
 from sagactl.spec.guards import conditions, succeeded_if_true
 from sagactl.spec.input_schema import check_input_schema
 from sagactl.spec.policy import action_retry, check_fit, check_run_fit, start_to_close_ms, undo_retry
-from sagactl.spec.positions import Entry, ListNode, MapNode, Node, Scalar, plain_value
 from sagactl.spec.printed import output_schema
 from sagactl.spec.references import Facts, Place, View, check_expression, loop_types, output_of, type_at
 from sagactl.spec.schema_types import Typed, type_name
+from sagactl.written.findings import Findings
+from sagactl.written.positions import Entry, ListNode, MapNode, Node, Scalar, plain_value
 
 _BOOLEAN: Final = frozenset({"boolean"})
 _ARRAY: Final = frozenset({"array"})

@@ -7,13 +7,14 @@ from typing import Final, TypeAlias
 
 from sagactl.core.saga import CompensateFailed, OnUnknown, StepClass, ToolFacts
 from sagactl.dataclass import dataclass
-from sagactl.spec.draft import DraftPolicy, DraftStep, DraftUndo, Placed
+from sagactl.spec.draft import DraftPolicy, DraftStep, DraftUndo
 from sagactl.spec.expressions import node_of
-from sagactl.spec.findings import Findings
 from sagactl.spec.graph import Graph
-from sagactl.spec.positions import Node
-from sagactl.spec.source import Span
-from sagactl.spec.visible import quote
+from sagactl.written.fields import Placed
+from sagactl.written.findings import Findings
+from sagactl.written.positions import Node
+from sagactl.written.source import Span
+from sagactl.written.visible import quote
 
 WhyMissing: TypeAlias = "Callable[[str], str | None]"
 """What keeps a tool that somebody provides from being used, by its name."""

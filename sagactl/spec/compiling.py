@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 from sagactl.core.template import Reference
 from sagactl.errors import InvalidError
 from sagactl.spec.expressions import PlacedExpression
-from sagactl.spec.findings import Findings
 from sagactl.spec.references import View, is_misspelt, type_at
 from sagactl.spec.schema_types import Types, overlap, show_types, types_of
+from sagactl.written.findings import Findings
 
 if TYPE_CHECKING:
     from sagactl.spec.cel import CelEvaluator, Complaint

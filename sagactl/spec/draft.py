@@ -4,22 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from sagactl.core.saga import CompensateFailed, OnUnknown
 from sagactl.dataclass import dataclass
-from sagactl.spec.positions import Entry, MapNode
-from sagactl.spec.source import Span
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Placed(Generic[T]):
-    """A value and where it stands."""
-
-    value: T
-    span: Span
+from sagactl.written.fields import Placed
+from sagactl.written.positions import Entry, MapNode
+from sagactl.written.source import Span
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,9 @@ from sagactl.core.template import (
     references,
 )
 from sagactl.dataclass import dataclass
-from sagactl.spec.findings import Findings
-from sagactl.spec.positions import Entry, ListNode, MapNode, Node, Scalar, plain_value
-from sagactl.spec.source import Source, Span
+from sagactl.written.findings import Findings
+from sagactl.written.positions import Entry, ListNode, MapNode, Node, Scalar, plain_value
+from sagactl.written.source import Source, Span
 
 _OPENING: Final = re.compile(r"\$?\$\{\{")
 _MARK: Final = "${{"

@@ -26,8 +26,8 @@ from sagactl.dataclass import dataclass
 from sagactl.schemas.formats import FORMATS
 from sagactl.schemas.patterns import UnsafePatternError, compile_pattern, matches
 from sagactl.spec.schema_types import Types, follow, overlap, show_types, type_name
-from sagactl.spec.suggest import COMPARED_MAX
-from sagactl.spec.visible import quote
+from sagactl.written.suggest import COMPARED_MAX
+from sagactl.written.visible import quote
 
 VISITS_MAX: Final = 500_000
 """Pairs of a value and a schema in one check; composed schemas can unfold without end."""

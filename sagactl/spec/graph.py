@@ -12,9 +12,10 @@ from functools import cached_property
 from typing import Final
 
 from sagactl.dataclass import dataclass
-from sagactl.spec.draft import DraftStep, Placed
-from sagactl.spec.findings import Findings
-from sagactl.spec.visible import name_odd, quote
+from sagactl.spec.draft import DraftStep
+from sagactl.written.fields import Placed
+from sagactl.written.findings import Findings
+from sagactl.written.visible import name_odd, quote
 
 _CYCLE_SHOWN_MAX: Final = 6
 

@@ -14,12 +14,12 @@ from typing import Final
 
 from sagactl.core.canonical import Json
 from sagactl.schemas.patterns import UnsafePatternError, compile_pattern
-from sagactl.spec.findings import Findings
 from sagactl.spec.fit import Budget, TooComplexError, find_misfits
-from sagactl.spec.positions import Entry, ListNode, MapNode, Node, Scalar, plain_value
 from sagactl.spec.schema_types import follow
-from sagactl.spec.source import Span
-from sagactl.spec.visible import quote
+from sagactl.written.findings import Findings
+from sagactl.written.positions import Entry, ListNode, MapNode, Node, Scalar, plain_value
+from sagactl.written.source import Span
+from sagactl.written.visible import quote
 
 DEFAULTS_COMPARISONS_MAX: Final = 50_000
 PATTERNS_LENGTH_MAX: Final = 20_000

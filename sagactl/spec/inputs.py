@@ -14,12 +14,12 @@ from sagactl.core.canonical import Json, NotJsonError, canonical, check_nesting
 from sagactl.core.keys import SECRET_MARK
 from sagactl.core.saga import PAYLOAD_BYTES_MAX
 from sagactl.core.template import Path
-from sagactl.spec.findings import SUGGESTED_MAX
 from sagactl.spec.fit import Misfit, TooComplexError, find_misfits
-from sagactl.spec.problem import Problem
 from sagactl.spec.schema_types import Typed
-from sagactl.spec.suggest import NAMES_SHOWN_MAX, suggestion_hint
-from sagactl.spec.visible import quote
+from sagactl.written.findings import SUGGESTED_MAX
+from sagactl.written.problem import Problem
+from sagactl.written.suggest import NAMES_SHOWN_MAX, suggestion_hint
+from sagactl.written.visible import quote
 
 FILE: Final = "input"
 """What stands for the name of a file in these problems."""

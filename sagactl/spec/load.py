@@ -11,11 +11,11 @@ from sagactl.core.saga import Saga, ToolFacts
 from sagactl.dataclass import dataclass
 from sagactl.spec.check import check_saga
 from sagactl.spec.classes import Toolset, WhyMissing
-from sagactl.spec.findings import Findings
-from sagactl.spec.positions import read_yaml
-from sagactl.spec.problem import InvalidSagaError, Problem
 from sagactl.spec.shape import read_saga
-from sagactl.spec.source import Source, decode
+from sagactl.written.findings import Findings
+from sagactl.written.positions import read_yaml
+from sagactl.written.problem import InvalidSagaError, Problem
+from sagactl.written.source import Source, decode
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,10 +25,10 @@ from sagactl.core.saga import (
     Retry,
 )
 from sagactl.schemas.durations import format_duration
-from sagactl.spec.draft import DraftPolicy, Placed
-from sagactl.spec.fields import Fields
-from sagactl.spec.findings import Findings
-from sagactl.spec.positions import Scalar
+from sagactl.spec.draft import DraftPolicy
+from sagactl.written.fields import Fields, Placed
+from sagactl.written.findings import Findings
+from sagactl.written.positions import Scalar
 
 TIMEOUT_MS_MAX: Final = 366 * 86_400_000
 COEFFICIENT_MAX: Final = 100

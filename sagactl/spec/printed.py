@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from sagactl.core.canonical import Json
-from sagactl.spec.positions import MapNode, Node, Scalar
+from sagactl.written.positions import MapNode, Node, Scalar
 
 if TYPE_CHECKING:
     from sagactl.core.saga import ToolFacts

@@ -12,13 +12,13 @@ from sagactl.core.canonical import Json
 from sagactl.core.template import Expression, Path
 from sagactl.dataclass import dataclass
 from sagactl.spec.expressions import PlacedExpression
-from sagactl.spec.findings import Findings
 from sagactl.spec.graph import Graph
 from sagactl.spec.guards import unguarded
 from sagactl.spec.printed import hint_about
 from sagactl.spec.schema_types import NoSuchFieldError, Typed, array_of, descend
-from sagactl.spec.source import Span
-from sagactl.spec.visible import name_odd, quote
+from sagactl.written.findings import Findings
+from sagactl.written.source import Span
+from sagactl.written.visible import name_odd, quote
 
 _RUN: Final[Mapping[str, Json]] = {
     "type": "object",

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from sagactl.core.canonical import Json
 from sagactl.dataclass import dataclass
-from sagactl.spec.visible import quote
+from sagactl.written.visible import quote
 
 Types: TypeAlias = frozenset[str]
 

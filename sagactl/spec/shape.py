@@ -10,13 +10,13 @@ from typing import Final
 
 from sagactl.core.keys import RESERVED_IDS, SAGA_NAME, STEP_ID, TOOL_NAME
 from sagactl.core.saga import ITEMS_MAX, STEPS_MAX, CompensateFailed
-from sagactl.spec.draft import DraftApproval, DraftPolicy, DraftSaga, DraftStep, DraftUndo, Placed
-from sagactl.spec.fields import Fields, kind_of
-from sagactl.spec.findings import Findings
+from sagactl.spec.draft import DraftApproval, DraftPolicy, DraftSaga, DraftStep, DraftUndo
 from sagactl.spec.policy import DEFAULTS_KEYS, POLICY_KEYS, TIMEOUT_MS_MAX, read_policy
-from sagactl.spec.positions import Entry, ListNode, MapNode, Node, Scalar
-from sagactl.spec.source import Span
-from sagactl.spec.visible import name_odd, quote
+from sagactl.written.fields import Fields, Placed, kind_of
+from sagactl.written.findings import Findings
+from sagactl.written.positions import Entry, ListNode, MapNode, Node, Scalar
+from sagactl.written.source import Span
+from sagactl.written.visible import name_odd, quote
 
 CONCURRENCY_MAX: Final = 1_000
 SECRETS_MAX: Final = 100

@@ -20,12 +20,12 @@ from sagactl.errors import InvalidError, NotFoundError, UsageError
 from sagactl.log.memory import MemoryLog
 from sagactl.schemas.durations import BadDurationError, format_duration, parse_duration
 from sagactl.spec.cel import CelEvaluator
-from sagactl.spec.document import read_document
 from sagactl.spec.guards import conditions, succeeded_if_true, unguarded
 from sagactl.spec.inputs import check_input
 from sagactl.spec.load import load_saga
-from sagactl.spec.problem import InvalidSagaError
 from sagactl.tools.convert import keep_raw, write_json
+from sagactl.written.document import read_document
+from sagactl.written.problem import InvalidSagaError
 from tests.fuzz.rounds import Fuzzer
 from tests.spec.test_fuzz import HALF_PAIR, STEPS, VALUES, WORDS, find_errors
 from tests.spec.toolbox import TOOLS

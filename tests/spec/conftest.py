@@ -9,7 +9,7 @@ import pytest
 
 from sagactl.core.saga import Saga
 from sagactl.spec.load import Loaded, load_saga
-from sagactl.spec.problem import InvalidSagaError, Problem
+from sagactl.written.problem import InvalidSagaError, Problem
 from tests.spec.toolbox import TOOLS
 
 Load: TypeAlias = Callable[[str | bytes], Loaded]

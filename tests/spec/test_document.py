@@ -6,8 +6,8 @@ import pytest
 
 from sagactl.core.canonical import Json
 from sagactl.core.saga import FILE_BYTES_MAX
-from sagactl.spec.document import read_document
-from sagactl.spec.problem import InvalidSagaError
+from sagactl.written.document import read_document
+from sagactl.written.problem import InvalidSagaError
 
 
 @pytest.mark.parametrize(

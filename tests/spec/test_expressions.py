@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from sagactl.spec.expressions import placed_expressions
-from sagactl.spec.findings import Findings
-from sagactl.spec.positions import read_yaml
-from sagactl.spec.source import Source
+from sagactl.written.findings import Findings
+from sagactl.written.positions import read_yaml
+from sagactl.written.source import Source
 
 
 def places(text: str) -> list[tuple[str, bool, bool]]:

@@ -14,12 +14,12 @@ from referencing import Registry
 
 from sagactl.core.canonical import Json
 from sagactl.spec.file_schema import read_file_schema
-from sagactl.spec.findings import Findings
 from sagactl.spec.input_schema import KEYWORDS
 from sagactl.spec.policy import DEFAULTS_KEYS, POLICY_KEYS, RETRY_KEYS
-from sagactl.spec.positions import plain_value, read_yaml
 from sagactl.spec.shape import SAGA_KEYS, STEP_KEYS, UNDO_KEYS, read_saga
-from sagactl.spec.source import decode
+from sagactl.written.findings import Findings
+from sagactl.written.positions import plain_value, read_yaml
+from sagactl.written.source import decode
 from tests.spec.conftest import HEAD, Refuse
 
 PROBLEMS = Path(__file__).parent / "problems"

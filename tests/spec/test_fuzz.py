@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from sagactl.core.canonical import canonical
 from sagactl.spec.load import load_saga
-from sagactl.spec.problem import InvalidSagaError, Problem
-from sagactl.spec.report import render_problems
+from sagactl.written.problem import InvalidSagaError, Problem
+from sagactl.written.report import render_problems
 from tests.spec.toolbox import TOOLS
 
 

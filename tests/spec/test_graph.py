@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sagactl.core.saga import Saga, StepClass
-from sagactl.spec.draft import DraftStep, Placed
-from sagactl.spec.findings import Findings
+from sagactl.spec.draft import DraftStep
 from sagactl.spec.graph import Graph, build_graph
-from sagactl.spec.source import Source, Span
+from sagactl.written.fields import Placed
+from sagactl.written.findings import Findings
+from sagactl.written.source import Source, Span
 from tests.spec.conftest import LoadSteps, Refuse
 
 NOWHERE = Span(0, 0)

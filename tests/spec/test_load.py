@@ -25,8 +25,8 @@ from sagactl.core.saga import (
 from sagactl.core.template import Expression, Literal, MapOf, Reference, Text
 from sagactl.errors import ExitCode
 from sagactl.spec.load import load_saga
-from sagactl.spec.problem import PROBLEMS_MAX, InvalidSagaError
-from sagactl.spec.report import render_problems
+from sagactl.written.problem import PROBLEMS_MAX, InvalidSagaError
+from sagactl.written.report import render_problems
 from tests.spec.conftest import HEAD, Load, LoadSteps, Refuse, load_text
 from tests.spec.toolbox import TOOLS
 

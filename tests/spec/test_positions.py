@@ -9,10 +9,10 @@ from itertools import pairwise
 import pytest
 import yaml
 
-from sagactl.spec.findings import Findings
-from sagactl.spec.positions import ListNode, MapNode, Node, Scalar, plain_value, read_yaml
-from sagactl.spec.problem import Problem
-from sagactl.spec.source import Source, decode
+from sagactl.written.findings import Findings
+from sagactl.written.positions import ListNode, MapNode, Node, Scalar, plain_value, read_yaml
+from sagactl.written.problem import Problem
+from sagactl.written.source import Source, decode
 
 
 def read(text: str | bytes) -> tuple[Node | None, list[Problem]]:

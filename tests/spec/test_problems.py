@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from sagactl.spec.load import load_saga
-from sagactl.spec.positions import NODES_MAX
-from sagactl.spec.problem import InvalidSagaError, Problem
-from sagactl.spec.report import render_problems
+from sagactl.written.positions import NODES_MAX
+from sagactl.written.problem import InvalidSagaError, Problem
+from sagactl.written.report import render_problems
 from tests.spec.toolbox import TOOLS
 
 FOLDER = Path(__file__).parent / "problems"
-SOURCES = Path(__file__).parents[2] / "sagactl" / "spec"
+SOURCES = [Path(__file__).parents[2] / "sagactl" / part for part in ("spec", "written")]
 NO_FILE = {"invalid-saga", "invalid-input", "bad-input"}
 """Codes of errors that are no problem of a file."""
 
@@ -65,7 +65,8 @@ def known_codes() -> set[str]:
     """Return every code that the source can give to a problem."""
     makers = r"(?:\.error|\.warning|\.unknown|Unreadable|Problem|_refuse_name|code=)"
     calls = re.compile(makers + r'\(?\s*(?:findings,\s*)?"([a-z-]+)"')
-    found = {code for path in SOURCES.glob("*.py") for code in calls.findall(path.read_text(encoding="utf-8"))}
+    files = [path for folder in SOURCES for path in folder.glob("*.py")]
+    found = {code for path in files for code in calls.findall(path.read_text(encoding="utf-8"))}
     return found - NO_FILE
 
 

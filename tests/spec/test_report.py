@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from sagactl.spec.problem import Problem
-from sagactl.spec.report import render_problems
-from sagactl.spec.visible import show, width
+from sagactl.written.problem import Problem
+from sagactl.written.report import render_problems
+from sagactl.written.visible import show, width
 
 
 def problem_at(line: int, column: int, end_column: int, **others: object) -> Problem:

@@ -7,10 +7,10 @@ from decimal import Decimal
 import pytest
 
 from sagactl.core.canonical import Json
-from sagactl.spec.findings import Findings
-from sagactl.spec.positions import plain_value, read_yaml
-from sagactl.spec.scalars import BadNumberError, read_plain
-from sagactl.spec.source import Source
+from sagactl.written.findings import Findings
+from sagactl.written.positions import plain_value, read_yaml
+from sagactl.written.scalars import BadNumberError, read_plain
+from sagactl.written.source import Source
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from sagactl.spec.load import load_saga
-from sagactl.spec.problem import InvalidSagaError
 from sagactl.spec.shape import SECRETS_MAX
+from sagactl.written.problem import InvalidSagaError
 from tests.spec.toolbox import SECRET, TOOLS, schema
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from sagactl.spec.problem import Problem, Related
-from sagactl.spec.source import line_at, line_starts
-from sagactl.spec.visible import show, show_character, width
+from sagactl.written.problem import Problem, Related
+from sagactl.written.source import line_at, line_starts
+from sagactl.written.visible import show, show_character, width
 
 SHOWN_MAX: Final = 20
 """Problems that are shown; the rest is counted."""

@@ -14,9 +14,14 @@ _LINE_END: Final = re.compile(r"\r\n|\n|\r")
 _FORBIDDEN: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 """What YAML doesn't allow, a byte order mark but at the start of the file, and what only some take for line ends."""
 
-Noun: TypeAlias = Literal["saga file", "data file"]
+Noun: TypeAlias = Literal["saga file", "data file", "tool file"]
 """What a file is called in a message."""
 
+_SMALLER: Final[dict[Noun, str]] = {
+    "saga file": "split the saga, or move data out of it",
+    "data file": "keep large data elsewhere",
+    "tool file": "put the tools into several files",
+}
 _OTHER_ENCODINGS: Final = ((b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16"), (b"\x00\x00\xfe\xff", "UTF-32"))
 _BOM: Final = "\ufeff"
 
@@ -87,7 +92,7 @@ def decode(raw: bytes | str, file: str, noun: Noun = "saga file") -> tuple[Sourc
     size = len(raw) if isinstance(raw, bytes) else len(raw.encode("utf-8", "surrogatepass"))
     if size > FILE_BYTES_MAX:
         message = f"the file has {size} bytes; at most {FILE_BYTES_MAX} are read"
-        hint = "split the saga, or move data out of it" if noun == "saga file" else "keep large data elsewhere"
+        hint = _SMALLER[noun]
         return Source(file, "", noun), Unreadable("file-too-large", message, hint, Span(0, 0))
     if isinstance(raw, str):
         return _examine(Source(file, raw.removeprefix(_BOM), noun))

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from decimal import Decimal
 from enum import StrEnum
-from typing import Final, TypeVar
+from typing import Final, Generic, TypeVar
 
+from sagactl.dataclass import dataclass
 from sagactl.schemas.durations import BadDurationError, format_duration, parse_duration
-from sagactl.spec.draft import Placed
-from sagactl.spec.findings import Findings
-from sagactl.spec.positions import Entry, ListNode, MapNode, Node, Scalar
-from sagactl.spec.source import Span
-from sagactl.spec.visible import quote
+from sagactl.written.findings import Findings
+from sagactl.written.positions import Entry, ListNode, MapNode, Node, Scalar
+from sagactl.written.source import Span
+from sagactl.written.visible import quote
 
+T = TypeVar("T")
 EnumT = TypeVar("EnumT", bound=StrEnum)
 
 _WORDS_LISTED_MAX: Final = 30
@@ -21,6 +22,14 @@ _SHORT_FORMS: Final = {"compensate": "tool", "retry": "max_attempts"}
 """Keys of maps for which people write one value, and the key that it belongs to."""
 
 _OTHER_BOOLEANS: Final = {"yes": "true", "on": "true", "no": "false", "off": "false", "1": "true", "0": "false"}
+
+
+@dataclass(frozen=True, slots=True)
+class Placed(Generic[T]):
+    """A value and where it stands."""
+
+    value: T
+    span: Span
 
 
 def kind_of(node: Node) -> str:

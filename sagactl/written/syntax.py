@@ -6,9 +6,9 @@ import re
 from typing import Any, Final
 
 from sagactl.core.canonical import NESTING_MAX
-from sagactl.spec.findings import Findings
-from sagactl.spec.source import Source, Span
-from sagactl.spec.visible import quote
+from sagactl.written.findings import Findings
+from sagactl.written.source import Source, Span
+from sagactl.written.visible import quote
 
 _UNQUOTED: Final = re.compile(
     r"""(?P<before>^\s*(?:-\s+)*(?:[\w.-]+:\s+)?|[\[{,]\s*(?:[\w.-]+:\s+)?)"""

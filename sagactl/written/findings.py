@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from sagactl.spec.problem import PROBLEMS_MAX, Problem, Related
-from sagactl.spec.source import Source, Span
-from sagactl.spec.suggest import suggestion_hint
+from sagactl.written.problem import PROBLEMS_MAX, Problem, Related
+from sagactl.written.source import Source, Span
+from sagactl.written.suggest import suggestion_hint
 
 SUGGESTED_MAX: Final = 20
 """Problems that get a suggestion: to look for near words costs, and no more are shown."""

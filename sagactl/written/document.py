@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from sagactl.core.canonical import Json
-from sagactl.spec.findings import Findings
-from sagactl.spec.positions import plain_value, read_yaml
-from sagactl.spec.problem import InvalidSagaError
-from sagactl.spec.source import decode
+from sagactl.written.findings import Findings
+from sagactl.written.positions import plain_value, read_yaml
+from sagactl.written.problem import InvalidSagaError
+from sagactl.written.source import decode
 
 
 def read_document(text: bytes | str, *, file: str) -> Json:

@@ -18,14 +18,21 @@ from typing import Any, Final, TypeAlias, cast
 
 from sagactl.core.canonical import NESTING_MAX, Json
 from sagactl.dataclass import dataclass
-from sagactl.spec.findings import Findings
-from sagactl.spec.scalars import BadNumberError, read_plain
-from sagactl.spec.source import Source, Span
-from sagactl.spec.syntax import report_depth, report_syntax
-from sagactl.spec.visible import quote
+from sagactl.written.findings import Findings
+from sagactl.written.scalars import BadNumberError, read_plain
+from sagactl.written.source import Noun, Source, Span
+from sagactl.written.syntax import report_depth, report_syntax
+from sagactl.written.visible import quote
 
 NODES_MAX: Final = 200_000
 """Keys and values in one file; with the limit of its bytes this bounds time and memory."""
+
+
+_BEGINNING: Final[dict[Noun, str]] = {
+    "saga file": "`sagactl schema` shows the format",
+    "data file": "write {} where no value is meant",
+    "tool file": "`sagactl help http` shows the format",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +102,7 @@ def read_yaml(source: Source, findings: Findings) -> Node | None:
     except _Beyond:
         return None
     if builder.root is None and not findings.has_errors:
-        hint = "`sagactl schema` shows the format" if source.noun == "saga file" else "write {} where no value is meant"
+        hint = _BEGINNING[source.noun]
         findings.error("empty-file", "there is nothing in the file", Span(0, 0), hint=hint)
     return builder.root
 
