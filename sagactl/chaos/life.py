@@ -228,7 +228,7 @@ class _Course:
 
 def _list_telling(setting: Setting, log: Log) -> list[Operation]:
     """Return the operations whose tools have printed a secret: where one did, the log has the mask in its place."""
-    if not setting.saga.secrets:
+    if not setting.saga.secrets_needed:
         return []
     found = [each.operation for each in log.captured(setting.run_id) if MASK in each.text]
     return list(dict.fromkeys(found))

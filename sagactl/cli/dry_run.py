@@ -43,7 +43,7 @@ def survey(session: Session, row: RunRow) -> Situation:
         now_ms=now_ms(),
         slots=project.config.calls_max,
         missing_tools=find_missing_tools(saga, project.toolbox),
-        missing_secrets=frozenset(project.toolbox.missing_secrets(saga.secrets)),
+        missing_secrets=frozenset(project.toolbox.missing_secrets(saga.secrets_needed)),
         is_driven=row.holder is not None and not is_dead(row.holder),
     )
 

@@ -63,6 +63,7 @@ def plan(
         value = read_inputs(inputs or [], inputs_file) if has_input else None
         loaded = session.app.load_saga(session.app.find_saga(file))
         session.tell_problems(loaded.warnings)
+        session.warn_of_secrets(loaded.saga)
         made = _make_plan(session, loaded, value, has_input=has_input)
         if out is not None:
             _keep(session, loaded, made, out)

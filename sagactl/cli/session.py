@@ -69,10 +69,15 @@ class Session:
             self.say(f"warning: the log's disk has room for {room // 1024:,} KiB; a run that can't write stops")
 
     def warn_of_secrets(self, saga: Saga) -> None:
-        """Say what is wrong with where the secrets of *saga* come from."""
-        warnings = self.app.toolset.vault.warn(saga.secrets) if saga.secrets else []
+        """Say which secrets that *saga* or a tool of it needs can't be had here, and what is wrong with the others."""
+        if not saga.secrets_needed:
+            return
+        vault = self.app.toolset.vault
+        warnings = vault.warn(saga.secrets_needed)
         for warning in warnings:
             self.say(f"warning: {warning}")
+        for name, reason in vault.missing(saga.secrets_needed).items():
+            self.say(f"warning: the secret {name} can't be had here, so a call that needs it would wait: {reason}")
         if warnings and "GITHUB_ACTIONS" in os.environ:
             from sagactl.cli.ci import tell_warnings
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import NamedTuple
 
 from sagactl.core.backward import Treatment, next_undo, treat
@@ -44,7 +45,11 @@ def missing_secret(saga: Saga, state: RunState, world: World, candidate: Candida
 
 
 def _needed_secrets(saga: Saga, state: RunState, candidate: Candidate) -> Iterator[str]:
-    """Yield the secrets in the arguments: recorded ones say it themselves, others by their template."""
+    """Yield those of the tool itself, and those in its arguments: recorded ones say it, others by their template."""
+    return chain(saga.tools[candidate.tool].secrets, _secrets_given(saga, state, candidate))
+
+
+def _secrets_given(saga: Saga, state: RunState, candidate: Candidate) -> Iterator[str]:
     op = candidate.op
     if candidate.is_probe:
         return secrets_in(_probe_arguments(saga, candidate.tool, op))

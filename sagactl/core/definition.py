@@ -67,7 +67,7 @@ def write_definition(saga: Saga) -> dict[str, Json]:
         "secrets": list(saga.secrets),
         "source": saga.source,
         "steps": [_write_step(step) for step in saga.steps],
-        "tools": {name: _write_flat(facts) for name, facts in sorted(saga.tools.items())},
+        "tools": {name: write_facts(facts) for name, facts in sorted(saga.tools.items())},
     }
 
 
@@ -170,7 +170,7 @@ def _read_call(data: dict[str, Any]) -> Call:
     )
 
 
-def _write_flat(value: Retry | ToolFacts) -> Json:
+def _write_flat(value: Retry | ToolFacts) -> dict[str, Json]:
     result: dict[str, Json] = {}
     for each in fields(value):
         content = getattr(value, each.name)
@@ -178,8 +178,17 @@ def _write_flat(value: Retry | ToolFacts) -> Json:
     return result
 
 
+_LATER: Final = ("secrets",)
+"""Facts that came after the first release: left out where there are none, so that what was written keeps its digest."""
+
+
+def write_facts(facts: ToolFacts) -> dict[str, Json]:
+    """Return the facts of a tool as the snapshot has them."""
+    return {name: value for name, value in _write_flat(facts).items() if value or name not in _LATER}
+
+
 def _read_facts(data: dict[str, Any]) -> ToolFacts:
-    return ToolFacts(**data)
+    return ToolFacts(**{**data, "secrets": tuple(data.get("secrets", ()))})
 
 
 def _write_optional(template: Template | None) -> Json:

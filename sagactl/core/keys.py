@@ -15,6 +15,7 @@ from sagactl.core.records import Operation
 STEP_ID: Final = re.compile(r"[a-z][a-z0-9_]{0,62}", re.ASCII)
 SAGA_NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}", re.ASCII)
 TOOL_NAME: Final = re.compile(r"[a-z][a-z0-9_-]*(?:\.[a-z][a-z0-9_-]*)+", re.ASCII)
+SECRET_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}", re.ASCII)
 RUN_ID: Final = re.compile(r"[0-9a-z]{13}", re.ASCII)
 
 RUN_ALPHABET: Final = "23456789abcdefghjkmnpqrstvwxyz"

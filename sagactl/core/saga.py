@@ -104,6 +104,8 @@ class ToolFacts:
     output_schema: Mapping[str, Json] = field(default_factory=dict)
     pending_max_ms: int | None = None
     """How long it may say `Pending` where the step gives no `schedule_to_close_timeout` (E5)."""
+    secrets: tuple[str, ...] = ()
+    """Secrets that every call of it needs, whatever a saga gives it (E19)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +191,12 @@ class Saga:
     def roots(self) -> tuple[str, ...]:
         """List the steps that need nothing, in file order."""
         return tuple(step.id for step in self.steps if not step.needs)
+
+    @cached_property
+    def secrets_needed(self) -> tuple[str, ...]:
+        """List every secret that a call may need: those that the saga names, then those of its tools (E19)."""
+        of_tools = (name for _, facts in sorted(self.tools.items()) for name in facts.secrets)
+        return tuple(dict.fromkeys((*self.secrets, *of_tools)))
 
     @cached_property
     def has_pivot(self) -> bool:

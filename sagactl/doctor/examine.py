@@ -64,7 +64,7 @@ def _check_sagas(project: Project) -> Iterator[Check]:
         try:
             loaded = project.load_saga(file)
             warned += bool(loaded.warnings)
-            secrets |= project.toolbox.missing_secrets(loaded.saga.secrets)
+            secrets |= project.toolbox.missing_secrets(loaded.saga.secrets_needed)
         except SagactlError:
             bad.append(file.stem)
     if secrets:  # a run would do all that comes before it, and then wait

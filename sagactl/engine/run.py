@@ -100,9 +100,9 @@ class Run:
         return self.is_at_rest and not self.under_way and not self.to_make
 
     def make_world(self, now_ms: int, slots: int) -> World:
-        """Return what the core decides from besides the state; looks after the secrets of the saga (E19)."""
-        if self.saga.secrets:
-            self.missing_secrets = self.evaluator.toolbox.missing_secrets(self.saga.secrets)
+        """Return what the core decides from besides the state; looks after the secrets it needs (E19)."""
+        if self.saga.secrets_needed:
+            self.missing_secrets = self.evaluator.toolbox.missing_secrets(self.saga.secrets_needed)
         return World(now_ms, slots, self.evaluator, self.missing_tools, frozenset(self.missing_secrets))
 
     def hold_up(self, wait: Wait, now_ms: int) -> Decision:

@@ -8,12 +8,12 @@ setting, and is all there is for a secret without an entry.
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from sagactl.core.keys import SECRET_NAME
 from sagactl.dataclass import dataclass
 from sagactl.errors import InvalidError, SecretError
 from sagactl.secrets.masking import LENGTH_MIN
@@ -27,7 +27,6 @@ KEYRING_SECONDS: Final = 10.0
 """How long a keyring may take to answer; one that wants to be unlocked asks a person."""
 
 KINDS: Final = ("env", "file", "keyring")
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ def read_sources(table: object, where: str, folder: Path | None) -> dict[str, So
 
 
 def _read_source(name: str, entry: object, where: str, folder: Path | None) -> Source:
-    if _NAME.fullmatch(name) is None:
+    if SECRET_NAME.fullmatch(name) is None:
         raise _refuse(where, f"secrets: {name!r} can't be a name of a secret")
     if not isinstance(entry, dict) or len(entry) != 1 or next(iter(entry)) not in KINDS:
         raise _refuse(where, f"secrets.{name} must have one of the keys {', '.join(KINDS)}")

@@ -11,7 +11,7 @@ import inspect
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -102,6 +102,52 @@ class CannotTell:
     reason: str = ""
 
 
+class UndeclaredSecretError(KeyError):
+    """A tool asked its context for a secret that it hasn't declared, so that nobody looked after it."""
+
+    def __init__(self, name: object, tool: str) -> None:
+        super().__init__(name)
+        self._name = name
+        self._tool = tool
+
+    def __str__(self) -> str:
+        """Say what to write into the declaration."""
+        wanted = f"secrets=({str(self._name)!r},)"
+        return f"the tool {self._tool} has not declared the secret {self._name}: @tool({self._tool!r}, {wanted})"
+
+
+class ToolSecrets(Mapping[str, str]):
+    """The values of the secrets that a tool has declared, by name; no `repr` and no `str` of it shows one."""
+
+    __slots__ = ("_tool", "_values")
+
+    def __init__(self, values: Mapping[str, str], tool: str) -> None:
+        self._values = dict(values)
+        self._tool = tool
+
+    def __getitem__(self, name: str) -> str:
+        """Return the value; raises UndeclaredSecretError, a KeyError."""
+        try:
+            return self._values[name]
+        except KeyError:
+            raise UndeclaredSecretError(name, self._tool) from None
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names."""
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        """Show the names alone."""
+        return f"ToolSecrets({', '.join(self._values)})"
+
+
+NO_SECRETS: Final[Mapping[str, str]] = {}
+
+
 @dataclass(frozen=True, slots=True)
 class CallContext:
     """What a tool may know about the call it is in; a parameter with this annotation receives it.
@@ -110,7 +156,8 @@ class CallContext:
     crash. A compensation or a probe finds the action's effect by `forward_key`, and need not look further back than
     `begun_at`, when the action was first intended, by the clock of the machine that intended it. `raw` is a reply of
     the action that did not fit its schema, `token` what `Pending` handed over. `traceparent` is the call's place in the
-    trace of its run, as the header of that name (W3C Trace Context); it is another one in each attempt.
+    trace of its run, as the header of that name (W3C Trace Context); it is another one in each attempt. `secrets` has
+    the values of those that the tool declared (`@tool(…, secrets=("STRIPE_KEY",))`), read for this very call.
     """
 
     idempotency_key: str
@@ -129,8 +176,10 @@ class CallContext:
     raw: Json = None
     traceparent: str = ""
     monotonic_deadline: float = field(default_factory=lambda: time.monotonic() + DEADLINE_SECONDS, repr=False)
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "secrets", ToolSecrets(self.secrets, self.tool))
         if not self.forward_key:
             object.__setattr__(self, "forward_key", self.idempotency_key)
         if not self.traceparent:
@@ -175,6 +224,7 @@ class Declaration:
     output_schema: Mapping[str, object] | None = None
     pending_max: str | timedelta | None = None
     chaos_safe: bool = False
+    secrets: tuple[str, ...] = ()
 
 
 def tool(
@@ -193,6 +243,7 @@ def tool(
     output_schema: Mapping[str, object] | None = None,
     pending_max: str | timedelta | None = None,
     chaos_safe: bool = False,
+    secrets: Sequence[str] = (),
 ) -> Callable[[F], F]:
     """Make a tool of the function; it stays an ordinary function with its own type.
 
@@ -212,10 +263,12 @@ def tool(
         pending_max: How long it may say `Pending`, such as `1d`, where a step has no `schedule_to_close_timeout`.
         chaos_safe: Whether no harm can come of calling it a thousand times, as `sagactl chaos` does: all that it does
             stays in the folder `context.project`, or in a place that is there for tests.
+        secrets: Names of secrets that it needs itself, whatever a saga gives it; `context.secrets` has their values.
     """
     pair = (compensation, compensation_with, probe)
     promises = (idempotent, null_safe, late_safe, key_retention, read_only)
-    rest = (version, arguments_schema, output_schema, pending_max, chaos_safe)
+    names = (secrets,) if isinstance(secrets, str) else tuple(secrets)
+    rest = (version, arguments_schema, output_schema, pending_max, chaos_safe, names)
     given = (*pair, *promises, *rest)
     declaration = Declaration(_check_name(name), *given)
     return lambda function: _declare(function, declaration)

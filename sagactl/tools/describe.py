@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Final, Union, cast, get_args, get_origin
 
 from sagactl.core.canonical import Json, NotJsonError
-from sagactl.core.keys import TOOL_NAME
+from sagactl.core.keys import SECRET_NAME, TOOL_NAME
 from sagactl.core.saga import ToolFacts
 from sagactl.core.template import TemplateSyntaxError, parse_template
 from sagactl.dataclass import dataclass
@@ -23,6 +23,9 @@ from sagactl.tools.convert import write_json
 from sagactl.tools.docstring import read_parameters, summarize
 from sagactl.tools.schema import Schema, UnsupportedTypeError, build_schema, resolve_hints, unwrap
 from sagactl.tools.validate import InvalidSchemaError, compile_schema
+
+SECRETS_MAX: Final = 100
+"""How many secrets a tool may declare for itself."""
 
 _SIGNALS: Final = frozenset({Pending, Done, NotDone, CannotTell})
 _UNIT_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -94,6 +97,7 @@ def _describe(declaration: Declaration, function: Callable[..., object], place: 
         arguments_schema=arguments_schema,
         output_schema=output_schema,
         pending_max_ms=_read_duration("pending_max", declaration.pending_max),
+        secrets=tuple(dict.fromkeys(declaration.secrets)),
     )
     return Tool(
         facts=facts,
@@ -119,12 +123,21 @@ def _check_names(declaration: Declaration) -> None:
     for what in ("compensation", "probe"):
         if named[what] is not None and named[what] == declaration.name:
             raise ValueError(f"it is its own {what}")
+    _check_secrets(declaration.secrets)
     if declaration.read_only and declaration.compensation:
         raise ValueError("it is read_only and has a compensation; there is nothing to undo")
     if declaration.compensation_with is not None and declaration.compensation is None:
         raise ValueError("compensation_with is given without a compensation")
     if declaration.compensation_with is not None:
         _check_template(declaration.compensation_with)
+
+
+def _check_secrets(names: tuple[object, ...]) -> None:
+    if len(names) > SECRETS_MAX:
+        raise ValueError(f"it declares {len(names)} secrets; at most {SECRETS_MAX} are allowed")
+    for name in names:
+        if not isinstance(name, str) or not SECRET_NAME.fullmatch(name):
+            raise ValueError(f"secrets: {name!r} can't be the name of a secret: letters, digits and `_`")
 
 
 def _check_template(compensation_with: Mapping[str, object]) -> None:

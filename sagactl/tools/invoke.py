@@ -23,13 +23,24 @@ from typing import Any, Final, cast
 
 from sagactl.core.answer import Answer, ProbeReply
 from sagactl.core.canonical import Json, NotJsonError, canonical
+from sagactl.core.keys import SECRET_MARK
 from sagactl.core.records import Failure, OutcomeKind, ProbeAnswer
 from sagactl.core.saga import INTERVAL_MS_MAX, PAYLOAD_BYTES_MAX, ToolFacts
 from sagactl.core.secrets import secrets_in
 from sagactl.core.tracing import call_span_id, probe_span_id, write_traceparent
 from sagactl.errors import SecretError
 from sagactl.secrets.masking import KNOWN
-from sagactl.tools.api import CallContext, CannotTell, Done, NotDone, Pending, Rejected, Seconds, Unavailable
+from sagactl.tools.api import (
+    NO_SECRETS,
+    CallContext,
+    CannotTell,
+    Done,
+    NotDone,
+    Pending,
+    Rejected,
+    Seconds,
+    Unavailable,
+)
 from sagactl.tools.base import Invocation, Secrets, Tracing
 from sagactl.tools.binding import bind
 from sagactl.tools.capture import capturing
@@ -88,7 +99,7 @@ class PluginToolbox:
         import asyncio
 
         try:
-            if _names_secrets(invocation.arguments):
+            if self._needs_secrets(invocation):
                 tool, enter = await asyncio.to_thread(self._prepare, invocation)  # who keeps them may take its time
             else:
                 tool, enter = self._prepare(invocation)
@@ -147,10 +158,11 @@ class PluginToolbox:
             given = {name: value for name, value in given.items() if name in tool.parameters}
         if _names_secrets(given):
             given = self._fill_in(tool, given)
+        own_secrets = self._resolve_own(tool)  # also where it takes no context: what it needs is known, and masked
         arguments = bind(tool.converters, given)
         if tool.context_parameter is not None:
             traceparent = self._write_traceparent(invocation, is_probe=is_probe)
-            arguments[tool.context_parameter] = make_context(invocation, traceparent)
+            arguments[tool.context_parameter] = make_context(invocation, traceparent, own_secrets)
         if not _fits(tool, given):
             tool.signature.bind(**arguments)  # it knows best what is missing or too much
         return tool, lambda: tool.function(**arguments)
@@ -169,6 +181,18 @@ class PluginToolbox:
             span_id = call_span_id(run_id, operation, number)
         is_sampled = self.tracing is None or self.tracing.is_sampled(run_id)
         return write_traceparent(run_id, span_id, is_sampled=is_sampled)
+
+    def _needs_secrets(self, invocation: Invocation) -> bool:
+        return _names_secrets(invocation.arguments) or bool(self.facts(invocation.tool).secrets)
+
+    def _resolve_own(self, tool: Tool) -> Mapping[str, str]:
+        """Return the values of the secrets that the tool itself needs, by name; raises SecretError (E19)."""
+        names = tool.facts.secrets
+        if not names:
+            return NO_SECRETS
+        if self._secrets is None:
+            raise SecretError("there is nothing that resolves secrets")
+        return cast("Mapping[str, str]", self._secrets.fill({name: {SECRET_MARK: name} for name in names}))
 
     def _fill_in(self, tool: Tool, given: dict[str, Json]) -> dict[str, Json]:
         """Put the values of secrets in their places; raises SecretError, also for one that its schema doesn't take."""
@@ -229,7 +253,7 @@ class BadOutputError(Exception):
     """The reply is none that can be recorded; raised and caught in this module."""
 
 
-def make_context(invocation: Invocation, traceparent: str) -> CallContext:
+def make_context(invocation: Invocation, traceparent: str, secrets: Mapping[str, str] = NO_SECRETS) -> CallContext:
     """Return the context that a tool receives with this call."""
     operation = invocation.operation
     return CallContext(
@@ -249,6 +273,7 @@ def make_context(invocation: Invocation, traceparent: str) -> CallContext:
         raw=invocation.raw,
         traceparent=traceparent,
         monotonic_deadline=time.monotonic() + invocation.seconds_left,
+        secrets=secrets,
     )
 
 

@@ -109,6 +109,10 @@ class Spec:
     timeout: int = 30_000
     schedule: int | None = None
     undo_schedule: int | None = None
+    own_secrets: tuple[str, ...] = ()
+    undo_own_secrets: tuple[str, ...] = ()
+    probe_own_secrets: tuple[str, ...] = ()
+    undo_key_retention: int | None = None
     arguments: Json = None
     undo_arguments: Json = None
     fields: Mapping[str, Any] = field(default_factory=dict)
@@ -157,12 +161,19 @@ def build_step(
         late_safe=spec.late_safe,
         key_retention_ms=spec.key_retention,
         probe=probe,
+        secrets=spec.own_secrets,
     )
     for name in filter(None, (probe, undo_probe)):
         schema: dict[str, Json] = {"properties": {"id": {}, "who": {}}}
-        tools[name] = ToolFacts(name, read_only=True, arguments_schema=schema)
+        tools[name] = ToolFacts(name, read_only=True, arguments_schema=schema, secrets=spec.probe_own_secrets)
     if has_undo:
-        tools[f"undo.{step_id}"] = ToolFacts(f"undo.{step_id}", null_safe=spec.null_safe, probe=undo_probe)
+        tools[f"undo.{step_id}"] = ToolFacts(
+            f"undo.{step_id}",
+            null_safe=spec.null_safe,
+            key_retention_ms=spec.undo_key_retention,
+            probe=undo_probe,
+            secrets=spec.undo_own_secrets,
+        )
     templates = {name: template(rest.pop(name, None)) for name in ("when", "foreach", "guard")}
     fields: dict[str, Any] = {"needs": needs, **templates, **rest, **spec.fields}
     undo = _undo_call(step_id, spec) if has_undo else None

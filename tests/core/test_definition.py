@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagactl.core.canonical import canonical, parse
-from sagactl.core.definition import DEFINITION_SCHEMA, read_definition, write_definition
+from sagactl.core.definition import DEFINITION_SCHEMA, read_definition, write_definition, write_facts
 from sagactl.core.keys import RESERVED_IDS, RUN_ALPHABET, RUN_ID, STEP_ID, idempotency_key
 from sagactl.core.records import Direction, Operation
 from sagactl.core.saga import (
@@ -68,7 +68,7 @@ def test_every_field_of_a_saga_is_in_its_snapshot() -> None:
 
 def test_every_field_of_steps_calls_and_tools_is_in_the_snapshot() -> None:
     """E16: what a later release adds to these must be written too, or this test says so."""
-    document: Any = write_definition(saga("a"))
+    document: Any = write_definition(saga("a", a={"own_secrets": ("KEY",)}))
     assert len(document["steps"][0]) == len(fields(Step))
     assert len(document["steps"][0]["action"]) == len(fields(Call))
     assert set(document["steps"][0]["action"]["retry"]) == {each.name for each in fields(Retry)}
@@ -141,7 +141,8 @@ WHOLE = Saga(
     ),
     tools={"do.a": ToolFacts("do.a", "3", "shop", idempotent=False, null_safe=True, late_safe=True, key_retention_ms=31,
                              probe="probe.a", compensation="undo.a", compensation_with={"id": "${{ output.id }}"},
-                             arguments_schema={"type": "object"}, output_schema={"type": "array"}, pending_max_ms=37)},
+                             arguments_schema={"type": "object"}, output_schema={"type": "array"}, pending_max_ms=37,
+                             secrets=("TOOL_KEY",))},
     version="4", description="all of it", input_schema={"type": "object"}, run_key=parse_template("${{ input.k }}"),
     run_timeout_ms=41, settle_timeout_ms=43, compensation_concurrency=2, output=parse_template({"o": 1}),
     secrets=("KEY",), source="sagas/whole.yaml",
@@ -158,6 +159,15 @@ def test_a_saga_that_says_everything_reads_back_whole() -> None:
         unsaid = [each.name for each in fields(kind) if getattr(value, each.name) in (None, (), {}, "")]
         assert unsaid == (["not_undoable_reason"] if kind is Step else []), kind
     assert read.steps[1].not_undoable_reason == "it has been read"
+
+
+def test_what_tools_came_to_say_later_is_left_out_where_it_says_nothing() -> None:
+    """E16: a definition without secrets of tools has the digest that releases gave it that knew none."""
+    facts = ToolFacts("do.a")
+    assert "secrets" not in write_facts(facts)
+    assert write_facts(replace(facts, secrets=("K",)))["secrets"] == ["K"]
+    silent = replace(WHOLE, tools={"do.a": facts})
+    assert read_definition(write_definition(silent)) == silent
 
 
 def test_a_snapshot_of_another_schema_is_named() -> None:

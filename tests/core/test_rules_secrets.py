@@ -88,6 +88,49 @@ def test_a_probe_waits_for_a_secret_that_it_is_handed(argument: str, is_held_up:
     assert (found == Wait("missing_secret", None, "k")) is is_held_up
 
 
+@pytest.mark.parametrize("fields", [{"own_secrets": ("j", "k")}, {"own_secrets": ("k",), "arguments": {"x": 1}}])
+def test_a_secret_that_the_tool_itself_needs_holds_up_its_call(fields: dict[str, Any]) -> None:
+    """E19: whatever the saga gives it; the run waits without an intent, and goes on when the secret is there."""
+    play = make_play(b=fields)
+    play.turn()
+    assert play.answer("a", "ok").then == Wait("missing_secret", None, "k")
+    assert play.state.operations[operation("b")].attempts == 0
+    play.no_secrets = frozenset()
+    assert play.run().status is RunStatus.SUCCEEDED
+
+
+def test_the_secret_of_an_undo_or_a_probe_holds_up_that_alone() -> None:
+    """E6, E19: the action before it is called; an undo and a probe wait, each for its own."""
+    play = make_play(a={"undo_own_secrets": ("k",)})
+    play.turn()
+    play.answer("a", "ok")
+    assert play.answer("b", "reject").then == Wait("missing_secret", None, "k")
+    assert play.calls == ["a", "b"]
+    play = make_play(a={"probe": True, "probe_own_secrets": ("k",)})
+    play.turn()
+    play.answer("a", "lost")
+    play.now = 60_000
+    assert play.turn().then == Wait("missing_secret", None, "k")
+    assert play.calls == ["a"]
+
+
+def test_a_secret_of_a_tool_holds_up_its_second_attempt_too() -> None:
+    """E5, E19: the recorded arguments don't name it, and it is needed all the same."""
+    play = make_play(a={"own_secrets": ("k",), "attempts": 2})
+    play.no_secrets = frozenset()
+    play.turn()
+    play.answer("a", "retry")
+    play.no_secrets = frozenset({"k"})
+    play.now = 5_000
+    assert play.turn().then == Wait("missing_secret", None, "k")
+
+
+def test_a_saga_needs_its_own_secrets_and_those_of_its_tools() -> None:
+    """E19: each once, so that all are looked after before the first call."""
+    what = saga("a", saga_fields={"secrets": ("k", "m")}, a={"own_secrets": ("z", "k"), "undo_own_secrets": ("b",)})
+    assert what.secrets_needed == ("k", "m", "z", "b")
+
+
 def test_the_secrets_of_a_value_are_found_at_any_depth_and_only_in_our_form() -> None:
     """E19: `{"$secret": NAME}` and nothing else is a reference."""
     value: Json = [{"a": KEY, "b": [{"$secret": "j"}]}, {"$secret": 1}, {"$secret": "x", "y": 1}, "$secret"]

@@ -139,6 +139,7 @@ def _list_relations(facts: ToolFacts, others: Sequence[ToolRow], style: Style) -
         ("probes", ", ".join(probes)),
         ("again", "" if facts.read_only else again + kept),
         ("null-safe", "works without the action's output" if facts.null_safe else ""),
+        ("secrets", ", ".join(facts.secrets)),
         ("late-safe", "after it, an action that comes late is refused" if facts.late_safe else ""),
     ]
     return [(label, style.show(text)) for label, text in pairs]
@@ -275,6 +276,7 @@ def _write_facts(row: ToolRow) -> Document:
         "late_safe": facts.late_safe,
         "key_retention_ms": facts.key_retention_ms,
         "pending_max_ms": facts.pending_max_ms,
+        "secrets": list(facts.secrets),
         "compensation": facts.compensation,
         "compensation_with": None if facts.compensation_with is None else dict(facts.compensation_with),
         "probe": facts.probe,
