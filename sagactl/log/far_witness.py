@@ -71,10 +71,8 @@ class FarWitness:
                 _make_room(self._file.parent)
             beside = self._file.with_name(f"{self._file.name}.{os.getpid()}")
             descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-            try:
-                os.write(descriptor, line)
-            finally:
-                os.close(descriptor)
+            with os.fdopen(descriptor, "wb", buffering=0) as file:
+                file.write(line)
             beside.replace(self._file)
 
     def forget(self) -> None:
