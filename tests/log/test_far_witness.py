@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import shutil
 import time as real_time
 from contextlib import closing
@@ -114,6 +115,23 @@ def test_no_state_folder_is_no_trouble(path: Path, tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr("sagactl.log.far_witness.Path.home", no_home)
     grow(path, run_id="run2")
+
+
+def test_a_full_disk_there_hinders_nobody(path: Path, state: Path) -> None:
+    """Only the log itself must be written (E18); the witness says what was, until it can be written again."""
+    grow(path, run_id="run1")
+    far = FarWitness(path, STORE)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        far.note(Witness(STORE, "run2", 1, "c" * 64))
+        far.write()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert far.read() is None
+    far.note(Witness(STORE, "run3", 1, "c" * 64))
+    far.write()
+    assert far.read() == Witness(STORE, "run3", 1, "c" * 64)
 
 
 def test_what_is_kept_is_private_and_bounded(path: Path, state: Path) -> None:
