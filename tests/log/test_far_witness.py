@@ -115,6 +115,8 @@ def test_no_state_folder_is_no_trouble(path: Path, tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr("sagactl.log.far_witness.Path.home", no_home)
     grow(path, run_id="run2")
+    accept_log(path)
+    grow(path, run_id="run3")
 
 
 def test_a_full_disk_there_hinders_nobody(path: Path, state: Path) -> None:
