@@ -1,4 +1,4 @@
-"""What stands between a plugin and a server: it lets requests pass, and loses answers, or holds requests back.
+"""What stands between a plugin and a server: it lets requests pass, loses answers, holds them back, or gives its own.
 
 A reply is lost after the server has acted, so that nobody can tell from the outside whether it did.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
@@ -17,15 +17,29 @@ HOP_HEADERS = {"connection", "keep-alive", "transfer-encoding", "content-length"
 WAIT_SECONDS = 30.0
 
 
+@dataclass(frozen=True)
+class Reply:
+    """An answer that the server behind never gave."""
+
+    status: int
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+Answering = Callable[[str, str, bytes], "Reply | None"]
+"""Gets the method, path and body of a request, and answers it, or None where the server behind shall."""
+
+
 @dataclass
 class Between:
     """A server that hands on what it is asked; `url` is where to ask."""
 
     url: str
     seen: list[tuple[str, str]] = field(default_factory=list)
-    """The method and path of each request that was handed on, in order."""
+    """The method and path of each request that came through, in order."""
     _lost: list[str] = field(default_factory=list)
     _held: list[tuple[str, threading.Event]] = field(default_factory=list)
+    _replies: list[tuple[str, Reply]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def lose(self, what: str, times: int = 1) -> None:
@@ -40,10 +54,23 @@ class Between:
             self._held.append((what, event))
         return event
 
+    def reply(self, what: str, reply: Reply, times: int = 1) -> None:
+        """Answer the next requests whose `METHOD path` contains *what* with *reply*; the server sees none of them."""
+        with self._lock:
+            self._replies += [(what, reply)] * times
+
     @property
     def is_spent(self) -> bool:
-        """Tell whether everything that was to be lost or held back came."""
-        return not self._lost and not self._held
+        """Tell whether everything that was to be lost, held back or answered here came."""
+        return not self._lost and not self._held and not self._replies
+
+    def _take_reply(self, line: str) -> Reply | None:
+        with self._lock:
+            found = next((each for each in self._replies if each[0] in line), None)
+            if found is None:
+                return None
+            self._replies.remove(found)
+            return found[1]
 
     def _take_loss(self, line: str) -> bool:
         with self._lock:
@@ -62,8 +89,11 @@ class Between:
 
 
 @contextlib.contextmanager
-def standing_before(upstream: str) -> Iterator[Between]:
-    """Stand before the server at *upstream*, such as `http://127.0.0.1:8000`, until the block ends."""
+def standing_before(upstream: str, answering: Answering = lambda *_: None) -> Iterator[Between]:
+    """Stand before the server at *upstream*, such as `http://127.0.0.1:8000`, until the block ends.
+
+    *answering* is asked first: it may have what the server lacks.
+    """
     target = urlsplit(upstream)
 
     class Handler(BaseHTTPRequestHandler):
@@ -79,6 +109,11 @@ def standing_before(upstream: str) -> Iterator[Between]:
             held = between._take_hold(line)
             if held is not None:
                 held.wait(WAIT_SECONDS)
+            reply = between._take_reply(line) or answering(self.command, self.path, body or b"")
+            if reply is not None:
+                between.seen.append((self.command, self.path))
+                self._give(line, reply)
+                return
             headers = {name: value for name, value in self.headers.items() if name.lower() not in HOP_HEADERS}
             assert target.hostname is not None
             connection = http.client.HTTPConnection(target.hostname, target.port, timeout=WAIT_SECONDS)
@@ -87,17 +122,20 @@ def standing_before(upstream: str) -> Iterator[Between]:
                 connection.request(self.command, self.path, body, {**headers, "Host": target.netloc})
                 answer = connection.getresponse()
                 content = answer.read()
+            self._give(line, Reply(answer.status, content, dict(answer.getheaders())))
+
+        def _give(self, line: str, reply: Reply) -> None:
             if between._take_loss(line):
                 self.close_connection = True
                 return
-            self.send_response(answer.status)
-            for name, value in answer.getheaders():
+            self.send_response(reply.status)
+            for name, value in reply.headers.items():
                 if name.lower() not in {*HOP_HEADERS, "date", "server"}:
                     self.send_header(name, value)
-            self.send_header("Content-Length", str(len(content)))
+            self.send_header("Content-Length", str(len(reply.body)))
             self.end_headers()
             with contextlib.suppress(ConnectionError):
-                self.wfile.write(content)
+                self.wfile.write(reply.body)
 
         do_GET = do_POST = do_PUT = do_DELETE = do_HEAD = _pass_on  # noqa: N815
 
