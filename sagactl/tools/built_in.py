@@ -10,6 +10,7 @@ from sagactl.tools import timers
 from sagactl.tools.kind import VERSION
 from sagactl.tools.loading import Loaded, Plugin
 from sagactl.tools.shell.kinds import ShellTools
+from sagactl.tools.shell.processes import Processes
 
 PLUGIN: Final = "built-in"
 
@@ -23,7 +24,8 @@ class BuiltIn:
     """
 
     def __init__(self, calls: Path, boot_id: Callable[[], str]) -> None:
-        self._shell = ShellTools(calls, boot_id)
+        self.processes = Processes(calls, boot_id)
+        self._shell = ShellTools(self.processes)
 
     def load(self) -> Loaded:
         """Return the tools as those of a plugin."""
@@ -33,9 +35,9 @@ class BuiltIn:
         return Loaded(plugin, (*functions, timers.sleep, timers.wait_until))
 
     def end_orphans(self, run_id: str) -> None:
-        """End what commands of earlier drivers left running; raises BusyError where one can't be ended (E17)."""
-        self._shell.end_orphans(run_id)
+        """End what calls of earlier drivers left running; raises BusyError where that can't be done (E17)."""
+        self.processes.end_orphans(run_id)
 
     def close(self) -> None:
         """Let go of what calls needed."""
-        self._shell.close()
+        self.processes.close()

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from sagactl.core.canonical import Json
 from sagactl.tools.api import CallContext, CannotTell, Done, NotDone, Rejected, Unavailable
 from sagactl.tools.kind import Unsure, declares
-from sagactl.tools.shell.notes import list_notes
 from sagactl.tools.shell.request import (
     ARGUMENT_LENGTH_MAX,
     ARGUMENTS_MAX,
@@ -19,6 +17,7 @@ from sagactl.tools.shell.request import (
 )
 
 if TYPE_CHECKING:
+    from sagactl.tools.shell.processes import Processes
     from sagactl.tools.shell.running import Runner
 
 _TEXT: Final[dict[str, Json]] = {"type": "string", "maxLength": ARGUMENT_LENGTH_MAX}
@@ -84,21 +83,10 @@ _ASKED: Final = _schema(_PROBE, _WHERE, _OUTPUT, required=tuple(_PROBE))
 
 
 class ShellTools:
-    """What `shell.*` does; the folder is where calls under way are noted, `boot_id` tells this boot from others."""
+    """What `shell.*` does, by way of the project's processes."""
 
-    def __init__(self, folder: Path, boot_id: Callable[[], str]) -> None:
-        self._folder = folder
-        self._boot_id = boot_id
-
-    def end_orphans(self, run_id: str) -> None:
-        """End what calls of earlier drivers left running; raises BusyError where one can't be ended."""
-        if list_notes(self._folder, run_id):
-            self._runner.files.end_orphans(run_id)
-
-    def close(self) -> None:
-        """Let go of what calls needed."""
-        if "_runner" in vars(self):
-            self._runner.close()
+    def __init__(self, processes: Processes) -> None:
+        self._processes = processes
 
     @declares("shell.run", _COMMAND, output_schema={}, idempotent=False)
     def run(self, context: CallContext, **arguments: Any) -> object:
@@ -134,7 +122,6 @@ class ShellTools:
 
     @cached_property
     def _runner(self) -> Runner:
-        from sagactl.tools.shell.orphans import CallFiles
         from sagactl.tools.shell.running import Runner
 
-        return Runner(CallFiles(self._folder, self._boot_id))
+        return Runner(self._processes)

@@ -52,15 +52,19 @@ class SupervisorLostError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What is run: `file` is where its supervisor is noted, `about` what is noted with it."""
+    """What is run: `file` is where its supervisor is noted, `about` what is noted with it, `name` what it is called.
+
+    `stdin` is what it reads, or a descriptor for that, which stays the caller's.
+    """
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
     cwd: Path
-    stdin: bytes = b""
+    stdin: bytes | int = b""
     file: Path | None = None
     about: Mapping[str, object] = field(default_factory=dict)
     grace_seconds: float = TERM_GRACE_SECONDS
+    name: str = ""
 
     def describe(self) -> bytes:
         """Return all of it that the supervisor needs, with the length before it."""
@@ -102,7 +106,7 @@ class Launcher:
         with control:
             return _Watch(control, readers, hear, must_end).follow(command)
 
-    def _hand_over(self, stdin: bytes) -> tuple[socket.socket, dict[int, str]]:
+    def _hand_over(self, stdin: bytes | int) -> tuple[socket.socket, dict[int, str]]:
         """Give the spawner the far ends of a socket and of the command's streams; return the near ones."""
         readers: dict[int, str] = {}
         with contextlib.ExitStack() as near, contextlib.ExitStack() as far:
@@ -175,8 +179,10 @@ def _start_spawner(channel: int) -> subprocess.Popen[bytes]:
     )
 
 
-def _make_stdin(data: bytes) -> int:
+def _make_stdin(data: bytes | int) -> int:
     """Return a descriptor from which *data* is read: a file in memory, so nobody has to feed it."""
+    if isinstance(data, int):
+        return os.dup(data)
     if not data:
         return os.open(os.devnull, os.O_RDONLY)
     if hasattr(os, "memfd_create"):
