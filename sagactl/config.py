@@ -46,6 +46,8 @@ class Config:
     retention: str | None = None
     """How long a run that has ended is kept when `prune` isn't told; None: it must be told."""
     chaos: Mapping[str, Any] | None = None
+    isolation: Mapping[str, Any] | None = None
+    """The table `[isolation]`: which tools run in a process of their own."""
     origins: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -137,6 +139,7 @@ def load_config(
         verify=values.get("verify"),
         retention=values.get("retention"),
         chaos=values.get("chaos"),
+        isolation=values.get("isolation"),
         origins=origins,
     )
 
@@ -205,6 +208,7 @@ def _checked(layer: object, where: str, folder: Path | None) -> dict[str, Any]:
         "verify": _is_table,
         "retention": _is_age,
         "chaos": _is_table,
+        "isolation": _is_table,
     }
     for key, value in layer.items():
         if key not in checks:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from sagactl.secrets.vault import Vault
     from sagactl.tools.built_in import BuiltIn
     from sagactl.tools.invoke import PluginToolbox
+    from sagactl.tools.isolated.caller import IsolatedCaller
+    from sagactl.tools.isolated.rules import IsolationRules
     from sagactl.tools.registry import Registry
 
 
@@ -41,11 +43,23 @@ class ToolSet:
         from sagactl.tools.given import check_described
         from sagactl.tools.registry import collect_tools
 
-        folder, built_in = self._config.project / "plugins", [self.built_in.load()]
-        place, allowed = folder if folder.is_dir() else None, self._config.plugins
+        folder = self._config.project / "plugins"
         with self._lock:
-            found = collect_tools(place, allowed=allowed, given=self._given, built_in=built_in, watch=self.watch_import)
+            found = collect_tools(
+                folder if folder.is_dir() else None,
+                allowed=self._config.plugins,
+                given=self._given,
+                built_in=[self.built_in.load()],
+                watch=self.watch_import,
+                place=self._isolation.place,
+            )
         return check_described(found, self._given)
+
+    @cached_property
+    def _isolation(self) -> IsolationRules:
+        from sagactl.tools.isolated.rules import read_rules
+
+        return read_rules(self._config.isolation)
 
     @cached_property
     def built_in(self) -> BuiltIn:
@@ -60,7 +74,13 @@ class ToolSet:
         """The tools as the engine calls them."""
         from sagactl.tools.invoke import PluginToolbox
 
-        return PluginToolbox(self.registry, self.built_in.end_orphans, self.vault)
+        return PluginToolbox(self.registry, self.built_in.end_orphans, self.vault, isolated=lambda: self._isolated)
+
+    @cached_property
+    def _isolated(self) -> IsolatedCaller:
+        from sagactl.tools.isolated.caller import IsolatedCaller
+
+        return IsolatedCaller(self.built_in.processes, self._isolation)
 
     @cached_property
     def vault(self) -> Vault:

@@ -6,7 +6,7 @@ A reference to a secret is `{"$secret": NAME}`. Only templates of the saga make 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from sagactl.core.canonical import Json
 from sagactl.core.keys import SECRET_MARK
@@ -28,6 +28,16 @@ def secrets_in(value: Json) -> Iterator[str]:
     elif isinstance(value, dict | list):
         for child in value.values() if isinstance(value, dict) else value:
             yield from secrets_in(child)
+
+
+def fill_secrets(value: Json, resolve: Callable[[str], str]) -> Json:
+    """Return *value* with what *resolve* says of each name in place of the references."""
+    name = name_of_secret(value)
+    if name is not None:
+        return resolve(name)
+    if isinstance(value, dict):
+        return {key: fill_secrets(member, resolve) for key, member in value.items()}
+    return [fill_secrets(member, resolve) for member in value] if isinstance(value, list) else value
 
 
 def secrets_named(template: Template, args: Json) -> Iterator[str]:

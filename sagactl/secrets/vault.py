@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from sagactl.core.canonical import Json
-from sagactl.core.secrets import name_of_secret
+from sagactl.core.secrets import fill_secrets
 from sagactl.errors import SecretError
 from sagactl.secrets.masking import KNOWN, Masker
 from sagactl.secrets.sources import Source, choose_source, is_open_to_all, name_variable, read_value
@@ -67,17 +67,13 @@ class Vault:
     def fill(self, arguments: Mapping[str, Json]) -> dict[str, Json]:
         """Return *arguments* with each reference to a secret replaced by its value; raises SecretError."""
         values: dict[str, str] = {}
-        return {name: self._fill(value, values) for name, value in arguments.items()}
 
-    def _fill(self, value: Json, values: dict[str, str]) -> Json:
-        name = name_of_secret(value)
-        if name is not None:
+        def resolve(name: str) -> str:
             if name not in values:
                 values[name] = self.resolve(name)
             return values[name]
-        if isinstance(value, dict):
-            return {key: self._fill(member, values) for key, member in value.items()}
-        return [self._fill(member, values) for member in value] if isinstance(value, list) else value
+
+        return {name: fill_secrets(value, resolve) for name, value in arguments.items()}
 
     def warn(self, names: Iterable[str]) -> list[str]:
         """Return what an operator should mend about the sources of the secrets."""

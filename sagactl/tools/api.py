@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias, TypeVar
 
 from sagactl.core.canonical import Json
 from sagactl.core.records import Direction, Operation
@@ -34,6 +34,9 @@ DECLARED: Final = "__sagactl_declared__"
 
 DEADLINE_SECONDS: Final = 30.0
 """How long a context that a test makes by hand lasts."""
+
+IN_PROCESS: Final = "none"
+ISOLATIONS: Final = (IN_PROCESS, "process")
 
 Seconds: TypeAlias = "float | timedelta"
 F = TypeVar("F", bound=Callable[..., object])
@@ -225,6 +228,7 @@ class Declaration:
     pending_max: str | timedelta | None = None
     chaos_safe: bool = False
     secrets: tuple[str, ...] = ()
+    isolation: str = IN_PROCESS
 
 
 def tool(
@@ -244,6 +248,7 @@ def tool(
     pending_max: str | timedelta | None = None,
     chaos_safe: bool = False,
     secrets: Sequence[str] = (),
+    isolation: Literal["none", "process"] = "none",
 ) -> Callable[[F], F]:
     """Make a tool of the function; it stays an ordinary function with its own type.
 
@@ -264,11 +269,13 @@ def tool(
         chaos_safe: Whether no harm can come of calling it a thousand times, as `sagactl chaos` does: all that it does
             stays in the folder `context.project`, or in a place that is there for tests.
         secrets: Names of secrets that it needs itself, whatever a saga gives it; `context.secrets` has their values.
+        isolation: `process` for a function that may crash or hang: each call has an interpreter of its own, which is
+            ended for sure with all that it started. The operator may ask for it as well.
     """
     pair = (compensation, compensation_with, probe)
     promises = (idempotent, null_safe, late_safe, key_retention, read_only)
     names = (secrets,) if isinstance(secrets, str) else tuple(secrets)
-    rest = (version, arguments_schema, output_schema, pending_max, chaos_safe, names)
+    rest = (version, arguments_schema, output_schema, pending_max, chaos_safe, names, isolation)
     given = (*pair, *promises, *rest)
     declaration = Declaration(_check_name(name), *given)
     return lambda function: _declare(function, declaration)

@@ -17,10 +17,11 @@ from sagactl.core.saga import ToolFacts
 from sagactl.core.template import TemplateSyntaxError, parse_template
 from sagactl.dataclass import dataclass
 from sagactl.errors import PluginError
-from sagactl.tools.api import CallContext, CannotTell, Declaration, Done, NotDone, Pending
+from sagactl.tools.api import ISOLATIONS, CallContext, CannotTell, Declaration, Done, NotDone, Pending
 from sagactl.tools.binding import Converter, build_converter
 from sagactl.tools.convert import write_json
 from sagactl.tools.docstring import read_parameters, summarize
+from sagactl.tools.loading import Home
 from sagactl.tools.schema import Schema, UnsupportedTypeError, build_schema, resolve_hints, unwrap
 from sagactl.tools.validate import InvalidSchemaError, compile_schema
 
@@ -45,6 +46,15 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
+class Isolation:
+    """A process of its own for each call: who wants it, where it finds the tool, and in which version."""
+
+    by: str
+    home: Home
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
 class Tool:
     """A function with all that is needed to call it."""
 
@@ -62,6 +72,8 @@ class Tool:
     converters: dict[str, Converter] = field(default_factory=dict)
     is_chaos_safe: bool = False
     """No fact about it: it says who may call it, not what it does."""
+    isolation: Isolation | None = None
+    """No fact either: how it is called. None: in this process."""
 
 
 def describe_tool(declaration: Declaration, function: object, *, place: Place, version: str) -> Tool:
@@ -77,6 +89,8 @@ def describe_tool(declaration: Declaration, function: object, *, place: Place, v
 
 def _describe(declaration: Declaration, function: Callable[..., object], place: Place, version: str) -> Tool:
     _check_names(declaration)
+    if declaration.isolation not in ISOLATIONS:
+        raise ValueError(f"isolation {declaration.isolation!r} is none of {', '.join(ISOLATIONS)}")
     signature = _Signature(function)
     arguments_schema = _choose(declaration.arguments_schema, signature.write_schema)
     output_schema = _choose(declaration.output_schema, signature.write_output_schema)

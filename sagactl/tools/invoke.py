@@ -13,13 +13,13 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from sagactl.core.answer import Answer, ProbeReply
 from sagactl.core.canonical import Json, NotJsonError, canonical
@@ -28,7 +28,7 @@ from sagactl.core.records import Failure, OutcomeKind, ProbeAnswer
 from sagactl.core.saga import INTERVAL_MS_MAX, PAYLOAD_BYTES_MAX, ToolFacts
 from sagactl.core.secrets import secrets_in
 from sagactl.core.tracing import call_span_id, probe_span_id, write_traceparent
-from sagactl.errors import SecretError
+from sagactl.errors import PluginError, SecretError
 from sagactl.secrets.masking import KNOWN
 from sagactl.tools.api import (
     NO_SECRETS,
@@ -43,12 +43,15 @@ from sagactl.tools.api import (
 )
 from sagactl.tools.base import Invocation, Secrets, Tracing
 from sagactl.tools.binding import bind
-from sagactl.tools.capture import capturing
+from sagactl.tools.capture import Captured, capturing
 from sagactl.tools.convert import bound_line, describe_object, keep_raw, write_json
-from sagactl.tools.describe import Tool
-from sagactl.tools.kind import Unsure
+from sagactl.tools.describe import Isolation, Tool
+from sagactl.tools.kind import Answered, Unsure
 from sagactl.tools.registry import Registry
 from sagactl.tools.validate import compile_schema
+
+if TYPE_CHECKING:
+    from sagactl.tools.isolated.caller import IsolatedCaller
 
 TYPE_LENGTH_MAX: Final = 64
 FORKED_EXIT_CODE: Final = 70
@@ -66,10 +69,15 @@ class PluginToolbox:
         registry: Registry,
         end_orphans: Callable[[str], None] = lambda _: None,
         secrets: Secrets | None = None,
+        *,
+        isolated: Callable[[], IsolatedCaller] | None = None,
+        keeping: Callable[[], AbstractContextManager[Captured]] = capturing,
     ) -> None:
         self._registry = registry
         self._end_orphans = end_orphans
         self._secrets = secrets
+        self._isolated = isolated
+        self._keeping = keeping
         self.tracing: Tracing | None = None
         """Set by who drives: what only looks at tools traces nothing."""
 
@@ -87,7 +95,7 @@ class PluginToolbox:
             tool, enter = self._prepare(invocation)
         except BaseException as error:  # whatever it is, nothing was called
             return _seal(_answer_unready(error))
-        with _OneProcess(tool), self._traced(invocation), capturing() as captured:
+        with _OneProcess(tool), self._traced(invocation), self._keeping() as captured:
             try:
                 answer = _answer_result(tool.facts, _finish(enter(), invocation))
             except BaseException as error:  # sys.exit and Ctrl-C in a tool are outcomes too
@@ -109,7 +117,7 @@ class PluginToolbox:
             return _seal(_answer_unready(error))
         if not tool.is_async:
             return await asyncio.to_thread(self.call, invocation)
-        with _OneProcess(tool), self._traced(invocation), capturing() as captured:
+        with _OneProcess(tool), self._traced(invocation), self._keeping() as captured:
             try:
                 answer = _answer_result(tool.facts, await cast("Coroutine[Any, Any, object]", enter()))
             except asyncio.CancelledError as error:
@@ -127,7 +135,7 @@ class PluginToolbox:
             tool, enter = self._prepare(invocation, is_probe=True)
         except BaseException as error:
             return _seal_reply(ProbeReply(ProbeAnswer.CANNOT_TELL, failure=_answer_unready(error).failure))
-        with _OneProcess(tool), self._traced(invocation, is_probe=True), capturing() as captured:
+        with _OneProcess(tool), self._traced(invocation, is_probe=True), self._keeping() as captured:
             try:
                 reply = self._read_reply(tool, _finish(enter(), invocation))
             except BaseException as error:
@@ -153,6 +161,8 @@ class PluginToolbox:
 
     def _prepare(self, invocation: Invocation, *, is_probe: bool = False) -> tuple[Tool, Callable[[], object]]:
         tool = self._registry.tool(invocation.tool)
+        if tool.isolation is not None:
+            return tool, self._enter_isolated(tool, tool.isolation, invocation, is_probe=is_probe)
         given = dict(invocation.arguments)
         if is_probe and not tool.takes_more:
             given = {name: value for name, value in given.items() if name in tool.parameters}
@@ -166,6 +176,35 @@ class PluginToolbox:
         if not _fits(tool, given):
             tool.signature.bind(**arguments)  # it knows best what is missing or too much
         return tool, lambda: tool.function(**arguments)
+
+    def _enter_isolated(
+        self, tool: Tool, isolation: Isolation, invocation: Invocation, *, is_probe: bool
+    ) -> Callable[[], object]:
+        """Return what makes the call in a process of its own; raises SecretError where a value can't go along."""
+        from sagactl.tools.isolated.request import Request
+
+        find_caller = self._isolated
+        if find_caller is None:
+            raise PluginError(f"nothing here can start a process for {tool.facts.name}")
+        names = dict.fromkeys(name for value in invocation.arguments.values() for name in secrets_in(value))
+        request = Request(
+            invocation,
+            isolation,
+            secrets=self._resolve(names),
+            is_probe=is_probe,
+            traceparent=self._write_traceparent(invocation, is_probe=is_probe),
+            is_sampled=self.tracing is None or self.tracing.is_sampled(invocation.run_id),
+        )
+        return lambda: find_caller().call(request)
+
+    def _resolve(self, names: Iterable[str]) -> Mapping[str, str]:
+        """Return the values of secrets by name; raises SecretError (E19)."""
+        references: dict[str, Json] = {name: {SECRET_MARK: name} for name in names}
+        if not references:
+            return {}
+        if self._secrets is None:
+            raise SecretError("there is nothing that resolves secrets")
+        return cast("Mapping[str, str]", self._secrets.fill(references))
 
     def _traced(self, invocation: Invocation, *, is_probe: bool = False) -> AbstractContextManager[None]:
         if self.tracing is None:
@@ -249,8 +288,11 @@ def _fits(tool: Tool, given: dict[str, Json]) -> bool:
     return tool.required <= given.keys() <= tool.parameters
 
 
-class BadOutputError(Exception):
+class BadOutputError(Unsure):
     """The reply is none that can be recorded; raised and caught in this module."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, code="bad_output")
 
 
 def make_context(invocation: Invocation, traceparent: str, secrets: Mapping[str, str] = NO_SECRETS) -> CallContext:
@@ -340,6 +382,8 @@ def _answer_pending(facts: ToolFacts, pending: Pending) -> Answer:
 
 
 def _answer_exception(tool: Tool, error: BaseException) -> Answer:
+    if isinstance(error, Answered):
+        return error.answer
     if isinstance(error, Pending):
         return _answer_pending(tool.facts, error)
     if isinstance(error, Rejected):
@@ -349,8 +393,6 @@ def _answer_exception(tool: Tool, error: BaseException) -> Answer:
         return Answer(OutcomeKind.UNAVAILABLE, failure=failure, after_ms=_read_ms(error.retry_after))
     if isinstance(error, Unsure):
         return Answer(OutcomeKind.UNKNOWN, failure=Failure(error.code, bound_line(str(error))), raw=error.raw)
-    if isinstance(error, BadOutputError):
-        return Answer(OutcomeKind.UNKNOWN, failure=Failure("bad_output", bound_line(str(error))))
     where = locate(error.__traceback__, tool.place.file)
     message = bound_line(f"{read_message(error) or 'no message'} ({where})")
     return Answer(OutcomeKind.UNKNOWN, failure=Failure(_as_word(type(error).__name__), message))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
+from sagactl.core.answer import Answer
 from sagactl.core.canonical import Json
 from sagactl.tools.api import DECLARATIONS, Declaration
 
@@ -21,6 +22,14 @@ class Unsure(Exception):  # noqa: N818 - an outcome and not a mistake, as `Rejec
         super().__init__(message)
         self.code = code
         self.raw = raw
+
+
+class Answered(Exception):  # noqa: N818 - as above
+    """Hand on the answer that was made elsewhere, by the same rules as here."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__("answered elsewhere")
+        self.answer = answer
 
 
 def declares(name: str, schema: Mapping[str, Json], **facts: Any) -> Callable[[F], F]:

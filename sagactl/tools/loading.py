@@ -40,6 +40,15 @@ _MENTION: Final = re.compile(r"""\btool\(\s*["']([a-z0-9_.-]{1,128})["']""")
 
 
 @dataclass(frozen=True, slots=True)
+class Home:
+    """Where any interpreter finds a plugin: `folder` (place: its path), `entry_point` (its value) or `module`."""
+
+    kind: str
+    place: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Plugin:
     """Something that offers tools, with its docstring; `loaded` is False where it isn't allowed, and never imported."""
 
@@ -51,6 +60,8 @@ class Plugin:
     tools: tuple[str, ...] = ()
     description: str = ""
     printed: str = ""
+    home: Home | None = None
+    """None where no other interpreter finds it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +103,7 @@ def load_folder(folder: Path, watch: Watch = watch_nothing) -> Iterator[Loaded |
         yield BrokenPlugin(folder.name, str(folder), 0, f"can't be read: {error.strerror}")
         return
     package = _make_package(folder)
-    shared = [entry for entry in entries if entry.suffix == ".py" and entry.name.startswith("_")]
+    shared = _list_shared(entries)
     for entry in entries:
         source = _source_of(entry)
         if source is not None and not entry.name.startswith(("_", ".")):
@@ -100,6 +111,37 @@ def load_folder(folder: Path, watch: Watch = watch_nothing) -> Iterator[Loaded |
             with watch(name):
                 loaded = _load_file(package, source, name=name, shared=shared)
             yield loaded
+
+
+def load_one(home: Home) -> Loaded | BrokenPlugin:
+    """Import the one plugin that *home* names, in an interpreter that needs no other."""
+    if home.kind == "folder":
+        folder = Path(home.place)
+        source = _source_of(folder / f"{home.name}.py") or folder / home.name / "__init__.py"
+        return _load_file(_make_package(folder), source, name=home.name, shared=_list_shared(sorted(folder.iterdir())))
+    if home.kind == "entry_point":
+        from importlib.metadata import entry_points
+
+        found = entry_points(group=ENTRY_POINT_GROUP, name=home.name)
+        point = next((each for each in found if each.value == home.place), None)
+        missing = BrokenPlugin(home.name, home.place, 1, "it isn't installed any more")
+        return missing if point is None else load_entry_point(point)
+    return _load_module(home.place)
+
+
+def _load_module(name: str) -> Loaded | BrokenPlugin:
+    from importlib import import_module
+
+    try:
+        module = import_module(name)
+    except (Exception, SystemExit) as error:
+        return _break(name, Path(name), error)
+    functions = [thing for thing in list(vars(module).values()) if callable(thing) and declarations_of(thing)]
+    return next(load_functions(functions))
+
+
+def _list_shared(entries: Iterable[Path]) -> list[Path]:
+    return [entry for entry in entries if entry.suffix == ".py" and entry.name.startswith("_")]
 
 
 def load_functions(given: Sequence[Callable[..., object]]) -> Iterator[Loaded]:
@@ -113,9 +155,9 @@ def load_functions(given: Sequence[Callable[..., object]]) -> Iterator[Loaded]:
         module = sys.modules.get(name)
         source = Path(str(getattr(module, "__file__", None) or name))
         version = _digest_sources(source, []) if source.is_file() else "0"
-        yield Loaded(
-            Plugin(name, "program", str(source), version, description=_describe_module(module)), tuple(functions)
-        )
+        home = Home("module", name, name) if getattr(module, "__spec__", None) and name != "__main__" else None
+        plugin = Plugin(name, "program", str(source), version, description=_describe_module(module), home=home)
+        yield Loaded(plugin, tuple(functions))
 
 
 def _source_of(entry: Path) -> Path | None:
@@ -149,7 +191,16 @@ def _load_file(package: str, source: Path, *, name: str, shared: list[Path]) -> 
             version = _digest_sources(source, shared)
         except (Exception, SystemExit) as error:  # foreign code; Ctrl-C still ends the command
             return _break(name, source, error)
-    plugin = Plugin(name, "project", str(source), version, description=_describe_module(module), printed=captured.text)
+    folder = source.parent.parent if source.name == "__init__.py" else source.parent
+    plugin = Plugin(
+        name,
+        "project",
+        str(source),
+        version,
+        description=_describe_module(module),
+        printed=captured.text,
+        home=Home("folder", str(folder.resolve()), name),
+    )
     return Loaded(plugin, functions)
 
 
@@ -288,6 +339,7 @@ def load_entry_point(point: EntryPoint) -> Loaded | BrokenPlugin:
         version_of(point),
         description=_describe_module(sys.modules.get(point.module)),
         printed=captured.text,
+        home=Home("entry_point", point.value, point.name),
     )
     return Loaded(plugin, functions)
 

@@ -35,6 +35,11 @@ from sagactl.tools.loading import (
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+Placing = Callable[[Tool, str, Plugin], Tool]
+"""Takes a tool, the isolation that its author declares, and its plugin; returns it as it is called here, or raises
+ValueError where that can't be.
+"""
+
 _SEPARATORS: Final = re.compile(r"[-_.]+")
 
 
@@ -123,6 +128,7 @@ def collect_tools(
     given: Sequence[Callable[..., object]] = (),
     built_in: Iterable[Loaded] = (),
     watch: Watch = watch_nothing,
+    place: Placing = lambda tool, _declared, _plugin: tool,
 ) -> Registry:
     """Import plugins and describe their tools.
 
@@ -133,8 +139,9 @@ def collect_tools(
         given: Functions with `@tool` that the program itself has; raises TypeError for any other.
         built_in: What is always there, and sound: a tool of these is described when it is asked for.
         watch: What is around each import.
+        place: Says where a tool is called: in this process or one of its own.
     """
-    collector = _Collector()
+    collector = _Collector(place)
     for each in built_in:
         collector.add_later(each)
     for own in load_functions(given):
@@ -163,7 +170,8 @@ def _plain(name: str) -> str:
 class _Collector:
     """Gathers plugins one by one; twins and dangling pairs are found at the end."""
 
-    def __init__(self) -> None:
+    def __init__(self, place: Placing) -> None:
+        self._place = place
         self.plugins: list[Plugin] = []
         self._broken: list[BrokenPlugin] = []
         self._found: dict[str, list[Tool]] = {}
@@ -173,7 +181,7 @@ class _Collector:
     def add_later(self, loaded: Loaded) -> None:
         plugin, names = loaded.plugin, []
         for function in loaded.functions:
-            place = Place(plugin.name, *_place_of(function, plugin.file))
+            place = find_place(plugin, function)
             for one in declarations_of(function):
                 self._later[one.name] = partial(describe_tool, one, function, place=place, version=plugin.version)
                 names.append(one.name)
@@ -195,15 +203,22 @@ class _Collector:
     def _add_tool(self, loaded: Loaded, function: object, declaration: Declaration) -> bool:
         self._seen.add(id(declaration))
         plugin = loaded.plugin
-        place = Place(plugin.name, *_place_of(function, plugin.file))
+        place = find_place(plugin, function)
         try:
-            tool = describe_tool(declaration, function, place=place, version=plugin.version)
+            tool = self._describe(declaration, function, place, plugin)
         except PluginError as error:
             reason = error.message.removeprefix(f"{place}: ")
             self._broken.append(BrokenPlugin(plugin.name, place.file, place.line, reason, (str(declaration.name),)))
             return False
         self._found.setdefault(tool.facts.name, []).append(tool)
         return True
+
+    def _describe(self, declaration: Declaration, function: object, place: Place, plugin: Plugin) -> Tool:
+        tool = describe_tool(declaration, function, place=place, version=plugin.version)
+        try:
+            return self._place(tool, declaration.isolation, plugin)
+        except ValueError as error:
+            raise PluginError(f"{place}: tool {declaration.name!r}: {error}") from error
 
     def finish(self) -> Registry:
         for name in self._later.keys() & self._found.keys():
@@ -220,11 +235,13 @@ class _Collector:
         return [self._later[name]()] if name in self._later else self._found.get(name, ())
 
 
-def _place_of(function: object, file: str) -> tuple[str, int]:
+def find_place(plugin: Plugin, function: object) -> Place:
+    """Return where the code of a plugin's function stands."""
     while (inner := getattr(function, "__wrapped__", None) or getattr(function, "func", None)) is not None:
         function = inner
     code = getattr(function, "__code__", None)
-    return (file, 1) if code is None else (code.co_filename, code.co_firstlineno)
+    where = (plugin.file, 1) if code is None else (code.co_filename, code.co_firstlineno)
+    return Place(plugin.name, *where)
 
 
 def _describe_twins(name: str, twins: list[Tool]) -> BrokenPlugin:
