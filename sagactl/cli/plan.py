@@ -101,4 +101,9 @@ def _make_plan(session: Session, loaded: Loaded, value: Json, *, has_input: bool
         run_key=session.app.run_key(saga, checked) if has_input else None,
         filled=fill_in(saga, given, scope, evaluator),
         warnings=loaded.warnings,
+        isolated=[name for name in saga.tools if _is_isolated(session, name)],
     )
+
+
+def _is_isolated(session: Session, name: str) -> bool:
+    return session.app.registry.tool(name).isolation is not None

@@ -51,6 +51,15 @@ def tools(
 def _collect(app: Project) -> tuple[list[ToolRow], list[BrokenRow]]:
     registry = app.registry
     found = [registry.tool(name) for name in registry.names()]
-    rows = [ToolRow(each.facts, each.description, each.place.file, each.place.line) for each in found]
+    rows = [
+        ToolRow(
+            each.facts,
+            each.description,
+            each.place.file,
+            each.place.line,
+            isolated_by=None if each.isolation is None else each.isolation.by,
+        )
+        for each in found
+    ]
     broken = [BrokenRow(each.name, each.file, each.line, each.message, tuple(each.tools)) for each in registry.broken]
     return rows, broken

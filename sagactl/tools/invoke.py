@@ -163,12 +163,12 @@ class PluginToolbox:
         tool = self._registry.tool(invocation.tool)
         if tool.isolation is not None:
             return tool, self._enter_isolated(tool, tool.isolation, invocation, is_probe=is_probe)
-        given = dict(invocation.arguments)
-        if is_probe and not tool.takes_more:
-            given = {name: value for name, value in given.items() if name in tool.parameters}
+        given = _choose_arguments(tool, invocation, is_probe=is_probe)
         if _names_secrets(given):
             given = self._fill_in(tool, given)
-        own_secrets = self._resolve_own(tool)  # also where it takes no context: what it needs is known, and masked
+        own_secrets = self._resolve(
+            tool.facts.secrets
+        )  # also where it takes no context: what it needs is known, and masked
         arguments = bind(tool.converters, given)
         if tool.context_parameter is not None:
             traceparent = self._write_traceparent(invocation, is_probe=is_probe)
@@ -186,11 +186,12 @@ class PluginToolbox:
         find_caller = self._isolated
         if find_caller is None:
             raise PluginError(f"nothing here can start a process for {tool.facts.name}")
-        names = dict.fromkeys(name for value in invocation.arguments.values() for name in secrets_in(value))
+        given = _choose_arguments(tool, invocation, is_probe=is_probe)
+        names = dict.fromkeys(name for value in given.values() for name in secrets_in(value))
         request = Request(
             invocation,
             isolation,
-            secrets=self._resolve(names),
+            secrets=self._resolve((*names, *tool.facts.secrets)),
             is_probe=is_probe,
             traceparent=self._write_traceparent(invocation, is_probe=is_probe),
             is_sampled=self.tracing is None or self.tracing.is_sampled(invocation.run_id),
@@ -201,7 +202,7 @@ class PluginToolbox:
         """Return the values of secrets by name; raises SecretError (E19)."""
         references: dict[str, Json] = {name: {SECRET_MARK: name} for name in names}
         if not references:
-            return {}
+            return NO_SECRETS
         if self._secrets is None:
             raise SecretError("there is nothing that resolves secrets")
         return cast("Mapping[str, str]", self._secrets.fill(references))
@@ -223,15 +224,6 @@ class PluginToolbox:
 
     def _needs_secrets(self, invocation: Invocation) -> bool:
         return _names_secrets(invocation.arguments) or bool(self.facts(invocation.tool).secrets)
-
-    def _resolve_own(self, tool: Tool) -> Mapping[str, str]:
-        """Return the values of the secrets that the tool itself needs, by name; raises SecretError (E19)."""
-        names = tool.facts.secrets
-        if not names:
-            return NO_SECRETS
-        if self._secrets is None:
-            raise SecretError("there is nothing that resolves secrets")
-        return cast("Mapping[str, str]", self._secrets.fill({name: {SECRET_MARK: name} for name in names}))
 
     def _fill_in(self, tool: Tool, given: dict[str, Json]) -> dict[str, Json]:
         """Put the values of secrets in their places; raises SecretError, also for one that its schema doesn't take."""
@@ -281,6 +273,13 @@ class _OneProcess:
 
 def _names_secrets(arguments: Mapping[str, Json]) -> bool:
     return any(True for value in arguments.values() for _ in secrets_in(value))
+
+
+def _choose_arguments(tool: Tool, invocation: Invocation, *, is_probe: bool) -> dict[str, Json]:
+    """Return what the tool is given: a probe receives those of the action's arguments that it takes."""
+    given = invocation.arguments
+    takes_all = tool.takes_more or not is_probe
+    return {name: value for name, value in given.items() if takes_all or name in tool.parameters}
 
 
 def _fits(tool: Tool, given: dict[str, Json]) -> bool:

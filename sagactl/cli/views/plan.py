@@ -69,6 +69,8 @@ class Plan:
     run_key: Json = None
     filled: Mapping[str, Sequence[Filled]] = field(default_factory=dict)
     warnings: Sequence[ProblemFacts] = ()
+    isolated: Sequence[str] = ()
+    """Tools whose calls have a process of their own here."""
 
 
 def render_plan(plan: Plan, *, style: Style, shows_inputs: bool = False) -> str:
@@ -207,6 +209,7 @@ def _list_rules(plan: Plan, style: Style) -> Iterator[Fact]:
     by_policy = {policy: [step.id for step in called if step.action.on_unknown is policy] for policy in _DOUBT_WORDS}
     doubts = [f"{words}: {_join(by_policy[policy])}" for policy, words in _DOUBT_WORDS.items() if by_policy[policy]]
     yield "in doubt", doubts
+    yield "isolated", style.show(f"{_join(plan.isolated)}: a process for each call") if plan.isolated else ""
     limits = {step.action.start_to_close_ms for step in saga.steps}
     yield "a call", f"may take {format_duration(next(iter(limits)))}" if len(limits) == 1 else ""
     whole = [(step.id, step.action.schedule_to_close_ms) for step in called]
@@ -312,6 +315,7 @@ def write_plan(plan: Plan) -> Document:
         "settle_timeout_ms": saga.settle_timeout_ms,
         "compensation_concurrency": saga.compensation_concurrency,
         "pivot": preview.pivot,
+        "isolated": list(plan.isolated),
         "steps": [_write_step(plan, step, lists_undone=lists_undone) for step in preview.steps],
         "undo_order": [{"step": each.step, "not_undone_because": each.reason} for each in preview.undo_order],
         "refused": [{"place": place, "message": message} for place, message in list_objections(plan)],

@@ -31,6 +31,8 @@ class ToolRow:
     description: str = ""
     file: str = ""
     line: int = 0
+    isolated_by: str | None = None
+    """Who wants each call in a process of its own, `author` or `operator`; None: nobody does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +120,15 @@ def render_tool(row: ToolRow, others: Sequence[ToolRow] = (), *, style: Style) -
     head = style.paint(show(facts.name), Hue.STRONG)
     return join_blocks(
         [head],
-        list_facts([("does", show(row.description)), *_list_relations(facts, others, style)], style),
+        list_facts([("does", show(row.description)), *_list_relations(row, others, style)], style),
         _list_members("arguments", facts.arguments_schema, style),
         _list_members("output", facts.output_schema, style),
         list_hints(["sagactl tools"], style),
     )
 
 
-def _list_relations(facts: ToolFacts, others: Sequence[ToolRow], style: Style) -> list[Fact]:
+def _list_relations(row: ToolRow, others: Sequence[ToolRow], style: Style) -> list[Fact]:
+    facts = row.facts
     undoes = [each.facts.name for each in others if each.facts.compensation == facts.name]
     probes = [each.facts.name for each in others if each.facts.probe == facts.name]
     kept = "" if facts.key_retention_ms is None else f"; keys are kept for {show_rough(facts.key_retention_ms)}"
@@ -141,8 +144,16 @@ def _list_relations(facts: ToolFacts, others: Sequence[ToolRow], style: Style) -
         ("null-safe", "works without the action's output" if facts.null_safe else ""),
         ("secrets", ", ".join(facts.secrets)),
         ("late-safe", "after it, an action that comes late is refused" if facts.late_safe else ""),
+        ("runs in", _say_isolation(row.isolated_by)),
     ]
     return [(label, style.show(text)) for label, text in pairs]
+
+
+def _say_isolation(by: str | None) -> str:
+    if by is None:
+        return ""
+    wanted = "its author requires it" if by == "author" else "the settings want it"
+    return f"a process of its own for each call: {wanted}"
 
 
 def _say_class(facts: ToolFacts) -> str:
@@ -284,4 +295,6 @@ def _write_facts(row: ToolRow) -> Document:
         "output": dict(facts.output_schema),
         "file": row.file or None,
         "line": row.line or None,
+        "isolation": "none" if row.isolated_by is None else "process",
+        "isolated_by": row.isolated_by,
     }

@@ -92,14 +92,15 @@ TOOL_ROWS = [
         ToolFacts("billing.charge", "sha256:0f3a", "billing", compensation="billing.refund",
                   compensation_with={"charge_id": "${{ output.charge_id }}"}, probe="billing.find_charge",
                   key_retention_ms=86_400_000, arguments_schema=CHARGE_ARGUMENTS, output_schema=CHARGE_OUTPUT),
-        "Charge a deposit.", "plugins/billing.py", 42,
+        "Charge a deposit.", "plugins/billing.py", 42, isolated_by="author",
     ),
     ToolRow(ToolFacts("billing.refund", "sha256:0f3a", "billing", null_safe=True, late_safe=True,
                       arguments_schema={"type": "object", "properties": {}}),
             "Refund a deposit, found by its id or by the key of the charge; a charge that comes later is refused."),
     ToolRow(ToolFacts("billing.find_charge", "sha256:0f3a", "billing", read_only=True),
             "Find out whether a charge went through."),
-    ToolRow(ToolFacts("mail.send", "1.2", "mail", idempotent=False, output_schema={"type": "null"}), "Send a mail."),
+    ToolRow(ToolFacts("mail.send", "1.2", "mail", idempotent=False, output_schema={"type": "null"}), "Send a mail.",
+            isolated_by="operator"),
 ]  # fmt: skip
 
 BROKEN = [

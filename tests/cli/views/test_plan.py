@@ -73,7 +73,9 @@ ASK = PlainProblem("ask-in-doubt", "in doubt, bank.wire can neither be repeated 
 PLANS: dict[str, Callable[[], Plan]] = {
     "without inputs": lambda: make_plan(onboarding()),
     "with inputs": lambda: make_plan(onboarding(), INPUT),
-    "steps side by side, and a warning": lambda: make_plan(_side_by_side(), warnings=[ASK]),
+    "steps side by side, and a warning": lambda: make_plan(
+        _side_by_side(), warnings=[ASK], isolated=["billing.charge", "mail.send"]
+    ),
     "decided by the input": lambda: make_plan(_decided_by_input(), {**INPUT, "notify": False}),
     "decided by an input yet to come": lambda: make_plan(_decided_by_input()),
     "an input that doesn't fit": lambda: make_plan(onboarding(), {"email": "ana@example.com", "servers": "web"}),
