@@ -61,6 +61,7 @@ def list_values(config: Config) -> list[Value]:
         "telemetry": config.telemetry,
         "verify": config.verify,
         "chaos": config.chaos,
+        "isolation": config.isolation,
     }
     for name, table in tables.items():
         values += [Value(path, value, origin(name)) for path, value in _flatten(name, table)]
