@@ -89,10 +89,13 @@ class Between:
 
 
 @contextlib.contextmanager
-def standing_before(upstream: str, answering: Answering = lambda *_: None) -> Iterator[Between]:
+def standing_before(
+    upstream: str, answering: Answering = lambda *_: None, naming: Callable[[bytes], str] = lambda _: ""
+) -> Iterator[Between]:
     """Stand before the server at *upstream*, such as `http://127.0.0.1:8000`, until the block ends.
 
-    *answering* is asked first: it may have what the server lacks.
+    *answering* is asked first: it may have what the server lacks. What *naming* makes of the body stands behind
+    `METHOD path`, for servers whose paths don't say what is asked.
     """
     target = urlsplit(upstream)
 
@@ -105,7 +108,7 @@ def standing_before(upstream: str, answering: Answering = lambda *_: None) -> It
         def _pass_on(self) -> None:
             length = int(self.headers.get("Content-Length") or 0)
             body = self.rfile.read(length) if length else None
-            line = f"{self.command} {self.path}"
+            line = f"{self.command} {self.path} {naming(body or b'')}"
             held = between._take_hold(line)
             if held is not None:
                 held.wait(WAIT_SECONDS)
