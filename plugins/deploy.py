@@ -124,8 +124,11 @@ def point(context: CallContext, *, site: str, link: Link, old: str | None, new: 
 
 
 @tool("deploy.point_back", null_safe=True)
-def point_back(context: CallContext, *, site: str, link: Link, old: str | None, new: str) -> Undone:
-    """Make a link point to where it pointed before; one that somebody else has moved since is left alone."""
+def point_back(context: CallContext, *, site: str, link: Link, old: str | None = None, new: str) -> Undone:
+    """Make a link point to where it pointed before; one that somebody else has moved since is left alone.
+
+    Where the answer of `deploy.point` was lost, arguments that are null are left out: no *old*, no link.
+    """
     folder = _find_site(context, site)
     with _locked(folder):
         found = _read(folder / link)

@@ -74,8 +74,13 @@ ALLOWED = {
         *("chaos", "app", "driving", "engine", "core", "errors", "log", "tools.base"),
         *("config", "identity", "sandbox", "secrets.masking", "tools.shell.spawner"),
     },
+    "conformance": {
+        *("conformance", "chaos.world", "chaos.traits", "spec.document", "tools.base"),
+        *("identity", "secrets.masking", "core", "errors"),
+    },
     "cli": {
         "cli",
+        "conformance",
         "app",
         "written",
         "inputs",

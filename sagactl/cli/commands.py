@@ -20,7 +20,11 @@ class Entry(NamedTuple):
     """Commands below this one, each in a module of its own; another first word is an argument of this one."""
 
 
-_OF_TOOLS: Final[dict[str, Entry]] = {}
+_OF_TOOLS: Final[dict[str, Entry]] = {
+    "check": Entry(
+        "Commands", "Try the golden rules on tools: twice, at once, late, in vain.", ("TOOL…",), "tools_check"
+    ),
+}
 """Commands below `tools`; their section is `Commands`."""
 
 COMMANDS: Final[dict[str, Entry]] = {
@@ -61,6 +65,6 @@ WITH_VALUE: Final = frozenset(
     | {"--experiment", "--jobs", "--only", "--replay", "--seed", "--timeout"}
     | {"--format", "--from", "--head", "--heartbeat", "--idempotency-key", "--input", "--inputs", "--junit", "--keep"}
     | {"--limit", "--log", "--older-than", "--out", "--output", "--patience", "--plan", "--progress"}
-    | {"--reason", "--run", "--saga", "--since", "--status", "--step", "--until"}
+    | {"--reason", "--rule", "--run", "--saga", "--since", "--status", "--step", "--until"}
 )
 """Options whose next word is their value, whatever the command."""

@@ -169,6 +169,13 @@ def _find_tools(line: Line, word: str) -> Iterator[Candidate]:
         yield name, registry.tool(name).description
 
 
+def _find_rules(line: Line, word: str) -> Iterator[Candidate]:
+    del line, word
+    from sagactl.conformance.rules import MEANINGS
+
+    yield from ((rule.value, meaning.asks) for rule, meaning in MEANINGS.items())
+
+
 def _find_topics(line: Line, word: str) -> Iterator[Candidate]:
     del line, word
     folder = Path(__file__).parents[1] / "help"
@@ -262,6 +269,7 @@ _VALUES: Final[dict[str, Callable[[Line, str], Iterable[Candidate]]]] = {
     "--allow-unsafe": _find_tools,
     "--only": _find_steps_of_saga,
     "--replay": _find_runs,
+    "--rule": _find_rules,
     "--run": _find_runs,
     "--step": _find_steps,
     "--saga": _find_known_sagas,

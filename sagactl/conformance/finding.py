@@ -1,0 +1,50 @@
+"""Where check files are: beside the plugin that they are about, in the project's `plugins/` first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from sagactl.conformance.check_file import SUFFIX, CheckFile, read_check_file
+from sagactl.core.canonical import Json
+from sagactl.errors import InvalidError
+from sagactl.spec.document import read_document
+
+BYTES_MAX: Final = 1024 * 1024
+"""What a check file may have."""
+
+
+class CheckFiles:
+    """Reads each check file once.
+
+    Args:
+        project: The folder of the project.
+        merge: Returns the input that templates see, from the one that a file gives.
+    """
+
+    def __init__(self, project: Path, merge: Callable[[dict[str, Json]], Json]) -> None:
+        self._project = project
+        self._merge = merge
+        self._known: dict[str, CheckFile] = {}
+
+    def find(self, plugin: str) -> CheckFile:
+        """Return the check file of a plugin, an empty one where there is none; raises InvalidError."""
+        if plugin not in self._known:
+            self._known[plugin] = self._read(self._project / "plugins" / f"{plugin}{SUFFIX}")
+        return self._known[plugin]
+
+    def _read(self, path: Path) -> CheckFile:
+        if not path.is_file():
+            return CheckFile()
+        name = str(path.relative_to(self._project))
+        with path.open("rb") as stream:
+            text = stream.read(BYTES_MAX + 1)
+        if len(text) > BYTES_MAX:
+            raise InvalidError(f"{name} has more than {BYTES_MAX} bytes", code="invalid-check-file")
+        found = read_check_file(read_document(text, file=name), file=name, folder=path.parent)
+        merged = self._merge(dict(found.input))
+        if not isinstance(merged, dict):
+            raise InvalidError("the input of a check must be a map", code="invalid-input")
+        return replace(found, input=merged)

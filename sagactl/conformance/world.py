@@ -1,0 +1,129 @@
+"""One case's world: a folder of its own, set up as the check file says, looked at, and torn down."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from sagactl.chaos.world import Check, Looking
+from sagactl.conformance.calling import Asked, Caller, Identity
+from sagactl.conformance.check_file import CheckFile, Observation, Preparation, ToolEntry
+from sagactl.conformance.looks import Index, index_look
+from sagactl.core.canonical import Json
+from sagactl.core.records import OutcomeKind
+from sagactl.core.template import Evaluator, ExpressionError, Template, render
+from sagactl.errors import InvalidError
+
+NAME: Final = "check"
+"""What the saga is called whose run a case stands for."""
+
+
+class SetUpError(Exception):
+    """A world can't be made, torn down or seen; the message says why."""
+
+
+class World:
+    """What the calls of one case act on."""
+
+    def __init__(
+        self, folder: Path, caller: Caller, said: tuple[CheckFile, ToolEntry], evaluator: Evaluator, run_id: str
+    ) -> None:
+        self.folder = folder
+        self.caller = caller
+        self._file, self._entry = said
+        self._evaluator = evaluator
+        self._run_id = run_id
+        self._steps: dict[str, Json] = {}
+
+    def render(self, template: Template, identity: Identity, more: Mapping[str, object] | None = None) -> Json:
+        """Return the value of a template of the check file or of a pair; raises ExpressionError."""
+        run: dict[str, Json] = {"id": identity.run_id, "saga": NAME, "key": None}
+        scope = {"run": run, "input": dict(self._file.input), "steps": self._steps, **(more or {})}
+        return render(template, scope, self._evaluator)
+
+    def arguments(self, template: Template, identity: Identity) -> dict[str, Json]:
+        """Return what a template of arguments comes to; raises SetUpError."""
+        try:
+            value = self.render(template, identity)
+        except ExpressionError as error:
+            raise SetUpError(f"the arguments can't be made: {error}") from None
+        return value if isinstance(value, dict) else {}
+
+    def set_up(self) -> None:
+        """Make what there must be before the first call; raises SetUpError."""
+        if self._file.world is not None:
+            if not self._file.world.is_dir():
+                raise InvalidError(
+                    f"no folder {self._file.world}", code="invalid-check-file", hint="sagactl help tools-check"
+                )
+            shutil.copytree(self._file.world, self.folder, symlinks=True, dirs_exist_ok=True)
+        for name, text in self._file.files.items():
+            path = self.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        self._prepare([*self._file.set_up, *self._entry.set_up])
+
+    def tear_down(self) -> None:
+        """Take away what was set up; raises SetUpError where that fails."""
+        self._prepare([*self._entry.tear_down, *self._file.tear_down])
+
+    def _prepare(self, calls: Sequence[Preparation]) -> None:
+        for each in calls:
+            identity = Identity(self._run_id, each.id)
+            asked = Asked(each.tool, self.arguments(each.arguments, identity), identity, self.folder)
+            answer = self.caller.call(asked)
+            if answer.kind is not OutcomeKind.SUCCEEDED:
+                raise SetUpError(f"{each.id} ({each.tool}) came to {answer.kind}: {answer.failure or ''}")
+            self._steps[each.id] = {"output": answer.output, "status": "succeeded"}
+
+    def look(self) -> Index:
+        """Return what there is now; raises SetUpError where it can't be seen."""
+        observations = [*self._file.observe, *self._entry.observe]
+        checks: dict[str, Check] = {
+            f"{each.tool}" if number == 0 else f"{each.tool} ({number + 1})": partial(self._observe, each)
+            for number, each in _number(observations)
+        }
+        looking = Looking(self.folder, self._run_id, checks, ignored=self._file.ignore)
+        return index_look(looking.look())
+
+    def _observe(self, observation: Observation) -> Json:
+        identity = Identity(self._run_id, "observe")
+        asked = Asked(observation.tool, self.arguments(observation.arguments, identity), identity, self.folder)
+        answer = self.caller.call(asked)
+        if answer.kind is OutcomeKind.REJECTED:
+            return {"rejected": str(answer.failure)}  # such as: there is no such thing
+        if answer.kind is not OutcomeKind.SUCCEEDED:
+            raise SetUpError(f"{observation.tool} doesn't show what there is: {answer.failure or answer.kind}")
+        if observation.show is None:
+            return answer.output
+        try:
+            return self.render(observation.show, identity, {"output": answer.output})
+        except ExpressionError as error:
+            raise SetUpError(f"what {observation.tool} shows can't be read: {error}") from None
+
+    def count_bytes(self) -> int:
+        """Return how much there is in the folder."""
+        return sum(path.lstat().st_size for path in self.folder.rglob("*") if path.is_file() and not path.is_symlink())
+
+
+def _number(observations: Sequence[Observation]) -> Iterator[tuple[int, Observation]]:
+    """Yield each observation with how many of its tool stand before it."""
+    seen: dict[str, int] = {}
+    for each in observations:
+        yield seen.get(each.tool, 0), each
+        seen[each.tool] = seen.get(each.tool, 0) + 1
+
+
+@contextmanager
+def make_folder(place: Path) -> Iterator[Path]:
+    """Give an empty folder that goes when the block ends."""
+    folder = Path(tempfile.mkdtemp(prefix="world-", dir=place))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
