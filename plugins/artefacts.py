@@ -25,6 +25,8 @@ from typing import Annotated, Any, Final, TypedDict
 
 from sagactl import CallContext, Done, NotDone, Rejected, tool
 
+from ._programs import alone
+
 Version = Annotated[str, {"pattern": "^[A-Za-z0-9][A-Za-z0-9._+-]{0,99}$"}]
 """The name of a release; it becomes the name of a folder, so it has no slash and doesn't begin with a dot."""
 
@@ -71,7 +73,9 @@ def keep(context: CallContext, path: str) -> Kept:
     copy = _kept_folder(context) / name
     if file.exists() and not copy.exists():
         copy.parent.mkdir(parents=True, exist_ok=True)
-        _copy(file, copy)
+        with alone(context, copy.parent):  # a call of an earlier try may still be copying
+            if not copy.exists():
+                _copy(file, copy)
     kept = name if copy.exists() else None
     return {"kept": kept, "missing_folders": [str(folder) for folder in missing]}
 
@@ -120,10 +124,11 @@ def stage(context: CallContext, path: str, store: str, version: Version) -> Stag
         raise Rejected(f"{version} is published already", code="release_exists")
     name = _name_of(context.idempotency_key)
     folder = shelf / STAGING / name
-    shutil.rmtree(folder, ignore_errors=True)  # what an earlier try has left
-    folder.mkdir(parents=True)
-    staged: Staged = {"staged": name, "file": file.name, "sha256": _copy(file, folder / file.name)}
-    _write(folder / MANIFEST, json.dumps({"version": version, **staged}) + "\n")
+    with alone(context, shelf):  # a call of an earlier try may still be copying
+        shutil.rmtree(folder, ignore_errors=True)  # what an earlier try has left
+        folder.mkdir(parents=True)
+        staged: Staged = {"staged": name, "file": file.name, "sha256": _copy(file, folder / file.name)}
+        _write(folder / MANIFEST, json.dumps({"version": version, **staged}) + "\n")
     return staged
 
 
@@ -134,7 +139,8 @@ def unstage(context: CallContext, store: str) -> Undone:
     folder = staging / _name_of(context.forward_key)
     was_there = folder.exists()
     if was_there:
-        shutil.rmtree(folder)
+        with alone(context, staging.parent):
+            shutil.rmtree(folder)
     with contextlib.suppress(OSError):
         staging.rmdir()
     return {"status": "removed" if was_there else "nothing_staged"}

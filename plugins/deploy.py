@@ -21,6 +21,8 @@ from typing import Annotated, Final, TypedDict
 
 from sagactl import CallContext, Done, NotDone, Rejected, tool
 
+from ._programs import alone
+
 Version = Annotated[str, {"pattern": "^[A-Za-z0-9][A-Za-z0-9._+-]{0,99}$"}]
 Link = Annotated[str, {"pattern": "^[a-z][a-z0-9_-]{0,62}$"}]
 
@@ -65,15 +67,16 @@ def install(context: CallContext, source: str, site: str, version: Version) -> I
     if not origin.is_dir():
         raise Rejected(f"no folder {source}", code="no_source")
     target = releases / version
-    if not _is_ours(target, context.idempotency_key):
-        if target.exists():
-            raise Rejected(f"{version} is installed already", code="release_exists")
-        part = _part_of(target, context.idempotency_key)
-        shutil.rmtree(part, ignore_errors=True)  # what an earlier try has left
-        releases.mkdir(exist_ok=True)
-        shutil.copytree(origin, part, symlinks=True)
-        (part / MARK).write_text(context.idempotency_key)
-        part.rename(target)
+    with alone(context, releases.parent):  # a call of an earlier try may still be copying
+        if not _is_ours(target, context.idempotency_key):
+            if target.exists():
+                raise Rejected(f"{version} is installed already", code="release_exists")
+            part = _part_of(target, context.idempotency_key)
+            shutil.rmtree(part, ignore_errors=True)  # what an earlier try has left
+            releases.mkdir(exist_ok=True)
+            shutil.copytree(origin, part, symlinks=True)
+            (part / MARK).write_text(context.idempotency_key)
+            part.rename(target)
     return {"target": f"{RELEASES}/{version}"}
 
 
@@ -82,15 +85,16 @@ def remove(context: CallContext, site: str, version: Version) -> Undone:
     """Remove the release that an operation installed, whole or in part; refuse while a link still points to it."""
     folder = _find_site(context, site)
     target = folder / RELEASES / version
-    shutil.rmtree(_part_of(target, context.forward_key), ignore_errors=True)
-    is_ours = _is_ours(target, context.forward_key)
-    if is_ours:
-        users = [each.name for each in folder.iterdir() if _read(each) == f"{RELEASES}/{version}"]
-        if users:
-            raise Rejected(f"{users[0]} points to {version}", code="in_use")
-        gone = _part_of(target, context.forward_key)
-        target.rename(gone)  # from one instant to the next it isn't there
-        shutil.rmtree(gone)
+    with alone(context, folder):
+        shutil.rmtree(_part_of(target, context.forward_key), ignore_errors=True)
+        is_ours = _is_ours(target, context.forward_key)
+        if is_ours:
+            users = [each.name for each in folder.iterdir() if _read(each) == f"{RELEASES}/{version}"]
+            if users:
+                raise Rejected(f"{users[0]} points to {version}", code="in_use")
+            gone = _part_of(target, context.forward_key)
+            target.rename(gone)  # from one instant to the next it isn't there
+            shutil.rmtree(gone)
     with contextlib.suppress(OSError):
         target.parent.rmdir()
     return {"status": "removed" if is_ours else "nothing_of_ours"}

@@ -10,7 +10,7 @@ from typing import Final
 from sagactl.conformance.check_file import SUFFIX, CheckFile, read_check_file
 from sagactl.core.canonical import Json
 from sagactl.errors import InvalidError
-from sagactl.spec.document import read_document
+from sagactl.written.document import read_document
 
 BYTES_MAX: Final = 1024 * 1024
 """What a check file may have."""
