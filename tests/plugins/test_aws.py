@@ -21,12 +21,12 @@ Clients = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def fake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[aws.Aws]:
-    """Run the fake, and point the plugin at it."""
-    with aws.serving(tmp_path_factory.mktemp("aws")) as server, pytest.MonkeyPatch.context() as patch:
-        for name, value in server.environ.items():
+def fake(aws_server: aws.Aws) -> Iterator[aws.Aws]:
+    """Point the plugin at the fake."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in aws_server.environ.items():
             patch.setenv(name, value)
-        yield server
+        yield aws_server
 
 
 @pytest.fixture(scope="module")

@@ -19,11 +19,11 @@ from tests.servers.start import find_free_port
 
 
 @pytest.fixture(scope="module")
-def fake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[stripe.Stripe]:
-    """Run the fake, and point the plugin at it."""
-    with stripe.serving(tmp_path_factory.mktemp("stripe")) as server, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("STRIPE_API_BASE", server.between.url)
-        yield server
+def fake(stripe_server: stripe.Stripe) -> Iterator[stripe.Stripe]:
+    """Point the plugin at the fake."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STRIPE_API_BASE", stripe_server.between.url)
+        yield stripe_server
 
 
 def deed(tool: str, key: str = stripe.KEY, **arguments: Json) -> Deed:

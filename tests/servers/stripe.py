@@ -37,9 +37,12 @@ class Stripe:
 
     def ask(self, path: str, **params: str) -> Any:
         """Return what the fake says, past everything that may get lost."""
-        answer = httpx.get(f"{self.url}{path}", params=params, headers={"Authorization": f"Bearer {KEY}"})
-        assert answer.status_code == 200, answer.text
-        return answer.json()
+        return _read(f"{self.url}{path}", params)
+
+    def customers(self, email: str) -> list[Any]:
+        """Return the customers of an address that weren't deleted."""
+        found: list[Any] = _read(f"{self.between.url}{CUSTOMERS}", {"email": email})["data"]
+        return found
 
     def charges(self, key: str) -> list[Any]:
         """Return the charges that took money under the key of an action."""
@@ -49,6 +52,12 @@ class Stripe:
     def balance(self, key: str) -> list[int]:
         """Return what each charge of an action has left."""
         return [each["amount"] - each["amount_refunded"] for each in self.charges(key)]
+
+
+def _read(url: str, params: dict[str, str]) -> Any:
+    answer = httpx.get(url, params=params, headers={"Authorization": f"Bearer {KEY}"})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
 
 
 @dataclass
