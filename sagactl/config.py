@@ -48,6 +48,8 @@ class Config:
     chaos: Mapping[str, Any] | None = None
     isolation: Mapping[str, Any] | None = None
     """The table `[isolation]`: which tools run in a process of their own."""
+    mcp: Mapping[str, Any] | None = None
+    """The table `[mcp]`: a server of the Model Context Protocol under each name."""
     origins: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -140,6 +142,7 @@ def load_config(
         retention=values.get("retention"),
         chaos=values.get("chaos"),
         isolation=values.get("isolation"),
+        mcp=values.get("mcp"),
         origins=origins,
     )
 
@@ -209,6 +212,7 @@ def _checked(layer: object, where: str, folder: Path | None) -> dict[str, Any]:
         "retention": _is_age,
         "chaos": _is_table,
         "isolation": _is_table,
+        "mcp": _is_table,
     }
     for key, value in layer.items():
         if key not in checks:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from sagactl.tools.invoke import PluginToolbox
     from sagactl.tools.isolated.caller import IsolatedCaller
     from sagactl.tools.isolated.rules import IsolationRules
+    from sagactl.tools.loading import BrokenPlugin, Loaded
+    from sagactl.tools.mcp.servers import McpServers
     from sagactl.tools.registry import Registry
 
 
@@ -50,6 +52,7 @@ class ToolSet:
                 allowed=self._config.plugins,
                 given=self._given,
                 built_in=[self.built_in.load()],
+                declared=self._load_declared(),
                 watch=self.watch_import,
                 place=self._isolation.place,
             )
@@ -69,12 +72,35 @@ class ToolSet:
 
         return BuiltIn(self._config.calls, read_boot_id)
 
+    def _load_declared(self) -> list[Loaded | BrokenPlugin]:
+        """Return the tools that are declared and not written in Python, and what is wrong with them."""
+        return [] if self.servers is None else self.servers.load()
+
+    @cached_property
+    def servers(self) -> McpServers | None:
+        """The servers of the Model Context Protocol that the settings name; None where they name none."""
+        if self._config.mcp is None:
+            return None
+        from sagactl.tools.mcp.servers import McpServers
+
+        return McpServers(
+            self._config.mcp,
+            project=self._config.project,
+            processes=self.built_in.processes,
+            resolve=self.vault.resolve,
+        )
+
     @cached_property
     def toolbox(self) -> PluginToolbox:
         """The tools as the engine calls them."""
         from sagactl.tools.invoke import PluginToolbox
 
-        return PluginToolbox(self.registry, self.built_in.end_orphans, self.vault, isolated=lambda: self._isolated)
+        return PluginToolbox(self.registry, self._end_orphans, self.vault, isolated=lambda: self._isolated)
+
+    def _end_orphans(self, run_id: str) -> None:
+        self.built_in.end_orphans(run_id)
+        if self.servers is not None:
+            self.servers.end_orphans()
 
     @cached_property
     def _isolated(self) -> IsolatedCaller:
@@ -98,5 +124,7 @@ class ToolSet:
 
     def close(self) -> None:
         """Let go of what calls needed."""
+        if "servers" in vars(self) and self.servers is not None:
+            self.servers.close()
         if "built_in" in vars(self):
             self.built_in.close()

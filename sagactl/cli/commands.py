@@ -24,6 +24,7 @@ _OF_TOOLS: Final[dict[str, Entry]] = {
     "check": Entry(
         "Commands", "Try the golden rules on tools: twice, at once, late, in vain.", ("TOOL…",), "tools_check"
     ),
+    "pin": Entry("Commands", "Write down what servers say of their tools.", ("NAME…",), module="tools_pin"),
 }
 """Commands below `tools`; their section is `Commands`."""
 

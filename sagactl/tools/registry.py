@@ -127,6 +127,7 @@ def collect_tools(
     entry_points: Iterable[EntryPoint] | None = None,
     given: Sequence[Callable[..., object]] = (),
     built_in: Iterable[Loaded] = (),
+    declared: Iterable[Loaded | BrokenPlugin] = (),
     watch: Watch = watch_nothing,
     place: Placing = lambda tool, _declared, _plugin: tool,
 ) -> Registry:
@@ -138,13 +139,14 @@ def collect_tools(
         entry_points: What is installed; looked up by default.
         given: Functions with `@tool` that the program itself has; raises TypeError for any other.
         built_in: What is always there, and sound: a tool of these is described when it is asked for.
+        declared: What is declared in files and settings, and not written in Python.
         watch: What is around each import.
         place: Says where a tool is called: in this process or one of its own.
     """
     collector = _Collector(place)
     for each in built_in:
         collector.add_later(each)
-    for own in load_functions(given):
+    for own in (*load_functions(given), *declared):
         collector.add(own)
     for point in installed_entry_points() if entry_points is None else entry_points:
         if is_allowed(origin_of(point), allowed):

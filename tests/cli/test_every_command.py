@@ -68,6 +68,7 @@ CASES = {
     "chaos": Case("nothing", ("onboarding", *ASK[3:], "--only", "welcome", "--limit", "5"), ("parted",), 2),
     "tools": Case("nothing", (), ("no.such",), 4),
     "tools check": Case("nothing", ("billing", "--rule", "succeeds"), ("nosuch",), 4),
+    "tools pin": Case("nothing", (), ("nosuch",), 4),
     "run": Case("nothing", (*ASK[1:],), ("onboarding",), 3),
     "resume": Case("waiting", (RUN,), ("zzzzzz",), 4),
     "rollback": Case("stuck", (RUN,), ("@latest",), 2),

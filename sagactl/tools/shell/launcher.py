@@ -80,6 +80,16 @@ class Command:
         return len(data).to_bytes(8, "big") + data
 
 
+@dataclass(frozen=True, slots=True)
+class Piped:
+    """A command that runs on beside its driver: what says how it fares and hears `e` to end it, and three pipes."""
+
+    control: socket.socket
+    stdin: int
+    stdout: int
+    stderr: int
+
+
 class Launcher:
     """The spawner of this process, started when the first command is, and again where it was lost."""
 
@@ -105,6 +115,27 @@ class Launcher:
             raise NotStartedError("start", error.errno or errno.EIO) from error
         with control:
             return _Watch(control, readers, hear, must_end).follow(command)
+
+    def open(self, command: Command) -> Piped:
+        """Start *command* with pipes to its streams and leave it to the caller; its `stdin` isn't looked at.
+
+        Raises OSError where the spawner can't be had. Whether the command itself began, comes over `control`.
+        """
+        with contextlib.ExitStack() as near, contextlib.ExitStack() as far:
+            control, theirs = socket.socketpair()
+            near.callback(control.close)
+            handed, kept = [far.enter_context(theirs).fileno()], []
+            for is_input in (True, False, False):
+                reader, writer = os.pipe()
+                mine, its = (writer, reader) if is_input else (reader, writer)
+                near.callback(os.close, mine)
+                far.callback(os.close, its)
+                kept.append(mine)
+                handed.append(its)
+            self._send(handed)
+            control.sendall(command.describe())
+            near.pop_all()
+        return Piped(control, *kept)
 
     def _hand_over(self, stdin: bytes | int) -> tuple[socket.socket, dict[int, str]]:
         """Give the spawner the far ends of a socket and of the command's streams; return the near ones."""

@@ -69,6 +69,20 @@ class CallFiles:
                 message = f"a command of run {run_id} still runs and can't be ended: process {survivor}"
                 raise BusyError(message, code="cannot-end", hint=f"sagactl resume {run_id}")
 
+    def end_abandoned(self, name: str) -> None:
+        """End what is noted under *name*, for no run, by drivers that are gone; raises BusyError as above.
+
+        Such a note says who the `driver` is; until all of it is written, its supervisor has started nothing.
+        """
+        for file in list_notes(self._folder, name):
+            driver = _read_note(file).get("driver")
+            if driver is None or _is_alive(driver):
+                continue
+            survivor = self.end_call(file)
+            if survivor is not None:
+                message = f"a process that an earlier driver began still runs and can't be ended: process {survivor}"
+                raise BusyError(message, code="cannot-end", hint=f"kill -9 {survivor}")
+
     def end_call(self, file: Path) -> int | None:
         """End what is left of one call; return a process that can't be ended, None where all is gone."""
         note = _read_note(file)

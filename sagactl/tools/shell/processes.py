@@ -16,7 +16,7 @@ from sagactl.tools.kind import Unsure
 from sagactl.tools.shell.notes import list_notes
 
 if TYPE_CHECKING:
-    from sagactl.tools.shell.launcher import Command, Launcher
+    from sagactl.tools.shell.launcher import Command, Launcher, Piped
     from sagactl.tools.shell.orphans import CallFile, CallFiles
 
 _LOOK_SECONDS: Final = 0.5
@@ -51,6 +51,15 @@ class Processes:
             self._end_for_sure(command.file)
             name = command.name or command.argv[0]
             raise Unsure(f"who watched over {name} was killed; all of it was ended", code="supervisor_lost") from None
+
+    def open(self, command: Command) -> Piped:
+        """Start *command* to run beside its driver, with pipes to its streams; raises OSError."""
+        return self._launcher.open(command)
+
+    def end_abandoned(self, name: str) -> None:
+        """End what drivers that are gone left running under *name*; raises BusyError where one can't be ended (E17)."""
+        if list_notes(self._folder, name):
+            self._files.end_abandoned(name)
 
     def end_orphans(self, run_id: str) -> None:
         """End what calls of earlier drivers left running; raises BusyError where one can't be ended (E17)."""

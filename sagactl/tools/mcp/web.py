@@ -1,0 +1,160 @@
+"""A server behind a URL: streamable HTTP, with answers that are bounded before they are parsed.
+
+The operator wrote the URL, so an address of this machine or of a private network is right. Nothing follows a redirect
+to elsewhere, takes a proxy from the environment, or unpacks what is compressed.
+
+A request that fails on its way is answered here, in the words of the protocol, so that it fails alone: left to the
+library, it would take the calls beside it down. Such an answer bears a token, which no server can know.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from sagactl.tools.mcp.stdio import MESSAGE_BYTES_MAX
+
+if TYPE_CHECKING:
+    from mcp.client._transport import TransportStreams
+
+EVENT_BYTES_MAX: Final = MESSAGE_BYTES_MAX
+IDLE_SECONDS: Final = 300.0
+"""How long a stream of events may be silent; a call ends by its own deadline long before."""
+
+REFUSALS: Final = frozenset({400, 401, 403, 404, 405, 410, 413, 415, 422})
+"""Statuses that say that the request wasn't taken, and won't be."""
+
+UNREACHED, REFUSED, SESSION_LOST, LOST = "unreached", "refused", "session_lost", "lost"
+_SESSION_HEADER: Final = "mcp-session-id"
+
+
+class WebTransport:
+    """The transport of one server; `lost` says why it can't be used, once that is so."""
+
+    def __init__(self, url: str, headers: Mapping[str, str], ca_file: str | None, connect_seconds: float) -> None:
+        self._url = url
+        self._headers = dict(headers)
+        self._ca_file = ca_file
+        self._connect_seconds = connect_seconds
+        self._token = secrets.token_hex(16)
+        self.lost: str | None = None
+        self.on_lost: Callable[[], None] = lambda: None
+
+    def last_words(self) -> str:
+        """Return nothing: what such a server writes stays with it."""
+        return ""
+
+    def read_own(self, data: object) -> str | None:
+        """Return what became of a request that was answered here, by the data of its error; None for a server's."""
+        is_own = isinstance(data, dict) and data.get("token") == self._token
+        return str(data["what"]) if is_own and isinstance(data, dict) else None
+
+    def end_at_once(self) -> None:
+        """Do nothing: what runs elsewhere can't be ended from here."""
+
+    @contextlib.asynccontextmanager
+    async def connect(self) -> AsyncIterator[TransportStreams]:
+        """Yield the streams of messages."""
+        from mcp.client.streamable_http import streamable_http_client
+
+        async with (
+            self._make_client() as client,
+            streamable_http_client(self._url, http_client=client, max_sse_event_size=EVENT_BYTES_MAX) as streams,
+        ):
+            try:
+                yield streams
+            finally:
+                self.lost = self.lost or "it was closed"
+
+    def _make_client(self) -> Any:
+        import ssl
+
+        import httpx2
+
+        verify = True if self._ca_file is None else ssl.create_default_context(cafile=self._ca_file)
+        timeout = httpx2.Timeout(self._connect_seconds, read=IDLE_SECONDS)
+        return httpx2.AsyncClient(
+            headers={**self._headers, "Accept-Encoding": "identity"},
+            timeout=timeout,
+            trust_env=False,
+            follow_redirects=False,
+            transport=_make_careful(httpx2.AsyncHTTPTransport(verify=verify, trust_env=False), self._answer),
+        )
+
+    def _answer(self, request: Any, what: str, why: str) -> Any:
+        """Return the answer to a request that failed; what asks for no answer fails as it did."""
+        import httpx2
+
+        try:
+            number = json.loads(request.content)["id"]
+        except (ValueError, KeyError, TypeError):
+            return None
+        error = {"code": -32000, "message": why, "data": {"token": self._token, "what": what}}
+        return httpx2.Response(200, json={"jsonrpc": "2.0", "id": number, "error": error}, request=request)
+
+
+def _make_careful(inner: Any, answer: Callable[[Any, str, str], Any]) -> Any:
+    """Return a transport whose answers are bounded and uncompressed, and whose failures are answers."""
+    import httpx2
+
+    class Careful(httpx2.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx2.Request) -> Any:
+            try:
+                response = await inner.handle_async_request(request)
+            except httpx2.TransportError as error:
+                is_unsent = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout)
+                what = UNREACHED if is_unsent else LOST
+                if (instead := answer(request, what, _explain(error))) is None:
+                    raise
+                return instead
+            if (failed := _judge(request, response)) is not None and (instead := answer(request, *failed)) is not None:
+                await response.aclose()
+                return instead
+            if not response.headers.get("content-type", "").startswith("text/event-stream"):
+                response.stream = _bound(response.stream, request)  # events are bounded one by one
+            return response
+
+        async def aclose(self) -> None:
+            await inner.aclose()
+
+    return Careful()
+
+
+def _explain(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+def _judge(request: Any, response: Any) -> tuple[str, str] | None:
+    """Return what an answer says of the request where it is none of the protocol."""
+    status = response.status_code
+    if response.headers.get("content-encoding", "identity") != "identity":
+        return LOST, "the answer is compressed, though nobody asked for that"
+    if status == 404 and _SESSION_HEADER in request.headers:
+        return SESSION_LOST, "the server doesn't know the session any more"
+    if 300 <= status < 400:
+        return REFUSED, f"HTTP {status}: a redirect isn't followed"
+    is_said = response.headers.get("content-type", "").startswith("application/json")
+    if status >= 400 and not is_said:
+        return (REFUSED if status in REFUSALS else LOST), f"HTTP {status}"
+    return None
+
+
+def _bound(stream: Any, request: Any) -> Any:
+    import httpx2
+
+    class Bounded(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            size = 0
+            async for chunk in stream:
+                size += len(chunk)
+                if size > MESSAGE_BYTES_MAX:
+                    raise httpx2.ReadError(f"an answer of more than {MESSAGE_BYTES_MAX} bytes", request=request)
+                yield chunk
+
+        async def aclose(self) -> None:
+            await stream.aclose()
+
+    return Bounded()

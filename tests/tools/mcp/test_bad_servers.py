@@ -1,0 +1,142 @@
+"""Servers that die, hang, flood, lie or change: each is an outcome with a clear message, and nothing is left behind."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from sagactl.core.records import OutcomeKind
+from tests.tools.mcp.conftest import TOOLS, Bench, is_running, wait_until
+
+IN_A_CALL = {
+    "dies": ("server_lost", "exit code 3"),
+    "dies before": ("server_lost", "exit code 3"),
+    "noise": ("server_lost", "no message"),
+    "huge": ("server_lost", "more than 8388608 bytes"),
+    "flood": ("server_lost", "nobody asked for"),
+    "no result": ("bad_answer", "isn't of the protocol"),
+    "misfit": ("bad_output", "lines"),
+    "unstructured": ("bad_output", "can't be taken"),
+    "big": ("bad_output", "bytes"),
+    "fails": ("tool_error", "E1 it went wrong"),
+    "error": ("tool_error", "not today"),
+}
+
+
+@pytest.mark.parametrize("mode", IN_A_CALL)
+def test_what_goes_wrong_in_a_call_leaves_it_in_doubt(bench: Bench, mode: str) -> None:
+    """E3: once a call has left, only the operator's marks say that it did nothing."""
+    bench.mode(mode)
+    answer = bench.call()
+    word, part = IN_A_CALL[mode]
+    assert answer.kind is OutcomeKind.UNKNOWN
+    assert answer.failure is not None
+    assert answer.failure.type == word, answer.failure
+    assert part in answer.failure.message
+    assert answer.failure.message.isprintable()
+    bench.mode("good")
+    assert bench.call().kind is OutcomeKind.SUCCEEDED, "a new connection is made"
+
+
+def test_the_last_words_of_a_server_that_died_are_told(bench: Bench) -> None:
+    """The end of its stderr says why."""
+    bench.mode("dies")
+    answer = bench.call()
+    assert answer.failure is not None
+    assert "out of memory" in answer.failure.message
+
+
+NOT_REACHED = {
+    "won't start": "no licence",
+    "mute": "didn't answer within",
+    "old": "protocol version",
+    "endless": "pages",
+}
+
+
+@pytest.mark.parametrize("mode", NOT_REACHED)
+def test_a_server_that_cannot_be_had_leaves_no_doubt(bench: Bench, mode: str) -> None:
+    """Nothing was sent, so the call is `unavailable` and may be tried again."""
+    bench.configure(TOOLS, connect_timeout="2s" if mode == "mute" else "10s")
+    bench.mode(mode)
+    answer = bench.call()
+    assert answer.kind is OutcomeKind.UNAVAILABLE, answer
+    assert answer.failure is not None
+    assert NOT_REACHED[mode] in answer.failure.message, answer.failure
+    assert bench.lines() == []
+
+
+def test_a_program_that_is_not_there_is_named(bench: Bench) -> None:
+    """The message says what can't be started."""
+    bench.configure(TOOLS, command=["/nowhere/server"])
+    answer = bench.call()
+    assert answer.kind is OutcomeKind.UNAVAILABLE
+    assert answer.failure is not None
+    assert "/nowhere/server" in answer.failure.message
+
+
+def test_a_server_may_greet(bench: Bench) -> None:
+    """A line on stdout that is no message is passed over."""
+    bench.mode("greets")
+    assert bench.call().kind is OutcomeKind.SUCCEEDED
+
+
+def test_a_call_that_hangs_is_ended_with_its_server(bench: Bench) -> None:
+    """E14: at its deadline the call is ended for sure: the process is gone when the answer is there."""
+    bench.mode("deaf")
+    begun = time.monotonic()
+    answer = bench.call(seconds=1.0)
+    assert (answer.kind, answer.failure and answer.failure.type) == (OutcomeKind.UNKNOWN, "timeout")
+    assert not is_running(bench.started()[-1])
+    assert time.monotonic() - begun < 8
+    bench.mode("good")
+    assert bench.call().kind is OutcomeKind.SUCCEEDED
+
+
+def test_a_server_that_will_not_end_is_ended(bench: Bench) -> None:
+    """A server that ignores the end of its stdin and SIGTERM, and a child of it that left its session, are killed."""
+    bench.mode("stubborn")
+    assert bench.call().kind is OutcomeKind.SUCCEEDED
+    wait_until(lambda: bool((bench.room / "child").exists() and (bench.room / "child").read_text()))
+    child, server = int((bench.room / "child").read_text()), bench.started()[-1]
+    assert is_running(child)
+    begun = time.monotonic()
+    bench.close()
+    wait_until(lambda: not is_running(server) and not is_running(child))
+    assert time.monotonic() - begun < 8
+
+
+def test_nobody_answers_for_a_model(bench: Bench) -> None:
+    """What a server asks of its client, such as a model's answer, is refused."""
+    bench.mode("asks")
+    answer = bench.call()
+    assert isinstance(answer.output, dict), answer
+    assert answer.output["reply"]
+
+
+CHANGED = {
+    "poisoned": "description",
+    "stricter": "input.required",
+    "hinted": "annotations",
+    "gone": "put",
+}
+
+
+@pytest.mark.parametrize("mode", CHANGED)
+def test_a_tool_that_is_not_what_was_pinned_is_not_called(bench: Bench, mode: str) -> None:
+    """H33: a changed description, schema or hint, or a tool that is gone: nothing is called, the difference is told."""
+    bench.mode(mode)
+    answer = bench.call()
+    assert (answer.kind, answer.failure and answer.failure.type) == (OutcomeKind.UNAVAILABLE, "tool_changed")
+    assert answer.failure is not None
+    assert CHANGED[mode] in answer.failure.message
+    assert bench.lines() == []
+
+
+def test_news_of_other_tools_is_looked_into_before_the_next_call(bench: Bench) -> None:
+    """H33: a server that changes its tools while it is connected is found out."""
+    bench.mode("news")
+    assert bench.call(line="a").kind is OutcomeKind.SUCCEEDED
+    answer = bench.call(line="b")
+    assert (answer.failure and answer.failure.type, bench.lines()) == ("tool_changed", ["a"])
