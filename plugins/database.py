@@ -20,22 +20,9 @@ from typing import Final, Literal, TypedDict
 
 from sagactl import CallContext, Done, NotDone, Rejected, Unavailable, tool
 
+from ._sqlite import open_file, within_transaction
+
 NOTES: Final = "saga_changes"
-BUSY_SECONDS_MAX: Final = 5.0
-STEPS_BETWEEN_LOOKS: Final = 10_000
-"""Instructions of the database between two looks at whether the call is over."""
-
-FORBIDDEN: Final = {
-    sqlite3.SQLITE_TRANSACTION: "BEGIN, COMMIT and ROLLBACK: a change is one transaction as it is",
-    sqlite3.SQLITE_SAVEPOINT: "SAVEPOINT: a change is one transaction as it is",
-    sqlite3.SQLITE_ATTACH: "ATTACH: a change concerns one file",
-    sqlite3.SQLITE_DETACH: "DETACH: a change concerns one file",
-    sqlite3.SQLITE_PRAGMA: "PRAGMA: most do nothing within a transaction, or can't be undone",
-}
-
-OF_SQLITE_ITSELF: Final = {"quick_check"}
-"""What ALTER TABLE asks within."""
-
 State = Literal["applied", "reverted"]
 
 
@@ -102,7 +89,7 @@ def revert_change(context: CallContext, database: str, statements: str) -> Undon
 @tool("database.find_change", read_only=True)
 def find_change(context: CallContext, database: str) -> Done | NotDone:
     """Find out whether a change is in the database."""
-    with _open(context, database, "ro") as connection:
+    with open_file(context, database, "ro") as connection:
         if _read_state(connection, context.forward_key) == "applied":
             return Done(_read_change(connection, context.forward_key))
     return NotDone()
@@ -111,7 +98,7 @@ def find_change(context: CallContext, database: str) -> Done | NotDone:
 @tool("database.check", read_only=True)
 def check(context: CallContext, database: str, question: str, rows: list[list[str | int | float | None]]) -> Answer:
     """Ask a question and compare the answer with what it must be; nothing can be written."""
-    with _open(context, database, "ro") as connection:
+    with open_file(context, database, "ro") as connection:
         try:
             found = [list(row) for row in connection.execute(question).fetchmany(len(rows) + 1)]
         except (sqlite3.Error, sqlite3.Warning) as error:
@@ -122,25 +109,9 @@ def check(context: CallContext, database: str, question: str, rows: list[list[st
 
 
 @contextlib.contextmanager
-def _open(context: CallContext, database: str, mode: Literal["ro", "rw"]) -> Iterator[sqlite3.Connection]:
-    """Open a database that is there; none is made."""
-    path = context.project / database
-    if not path.is_file():
-        raise Rejected(f"no database {database}", code="no_database")
-    wait_seconds = min(BUSY_SECONDS_MAX, context.seconds_left())
-    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", uri=True, timeout=wait_seconds)
-    connection.isolation_level = None  # transactions are ours alone
-    connection.set_progress_handler(context.cancelled.is_set, STEPS_BETWEEN_LOOKS)
-    try:
-        yield connection
-    finally:
-        connection.close()
-
-
-@contextlib.contextmanager
 def _transaction(context: CallContext, database: str) -> Iterator[sqlite3.Connection]:
     """Begin as a writer at once, and commit at the end; whatever is raised before leaves nothing behind."""
-    with _open(context, database, "rw") as connection:
+    with open_file(context, database, "rw") as connection:
         try:
             connection.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as error:
@@ -158,23 +129,13 @@ def _transaction(context: CallContext, database: str) -> Iterator[sqlite3.Connec
 
 def _execute(connection: sqlite3.Connection, statements: str) -> None:
     """Execute statements one by one; `executescript` would commit before it begins."""
-    refused: list[str] = []
-
-    def allow(action: int, name: str | None, *_: str | None) -> int:
-        if action in FORBIDDEN and name not in OF_SQLITE_ITSELF:
-            refused.append(FORBIDDEN[action])
-            return sqlite3.SQLITE_DENY
-        return sqlite3.SQLITE_OK
-
-    connection.set_authorizer(allow)
-    try:
-        for statement in _split(statements):
-            connection.execute(statement)
-    except (sqlite3.Error, sqlite3.Warning) as error:
-        why = f"it has {refused[0]}" if refused else str(error)
-        raise Rejected(f"the change can't be made: {why}", code="bad_change") from None
-    finally:
-        connection.set_authorizer(None)
+    with within_transaction(connection) as refused:
+        try:
+            for statement in _split(statements):
+                connection.execute(statement)
+        except (sqlite3.Error, sqlite3.Warning) as error:
+            why = f"it has {refused[0]}" if refused else str(error)
+            raise Rejected(f"the change can't be made: {why}", code="bad_change") from None
 
 
 def _split(statements: str) -> Iterator[str]:
