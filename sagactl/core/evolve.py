@@ -247,7 +247,7 @@ def _take_in(saga: Saga, op: OperationState, record: Outcome, event: Event) -> N
     if event is Event.UNKNOWN:
         op.doubt = True
         op.raw = record.raw if record.raw is not None else op.raw
-    elif record.after_ms is not None:
+    if record.after_ms is not None:
         op.delay = _named_delay(record.after_ms)
 
 

@@ -391,7 +391,8 @@ def _answer_exception(tool: Tool, error: BaseException) -> Answer:
         failure = _read_failure(error, error.code)
         return Answer(OutcomeKind.UNAVAILABLE, failure=failure, after_ms=_read_ms(error.retry_after))
     if isinstance(error, Unsure):
-        return Answer(OutcomeKind.UNKNOWN, failure=Failure(error.code, bound_line(str(error))), raw=error.raw)
+        failure, after_ms = Failure(error.code, bound_line(str(error))), _read_ms(error.retry_after)
+        return Answer(OutcomeKind.UNKNOWN, failure=failure, after_ms=after_ms, raw=error.raw)
     where = locate(error.__traceback__, tool.place.file)
     message = bound_line(f"{read_message(error) or 'no message'} ({where})")
     return Answer(OutcomeKind.UNKNOWN, failure=Failure(_as_word(type(error).__name__), message))

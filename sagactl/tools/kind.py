@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 from sagactl.core.answer import Answer
 from sagactl.core.canonical import Json
-from sagactl.tools.api import DECLARATIONS, Declaration
+from sagactl.tools.api import DECLARATIONS, Declaration, Seconds
 
 VERSION: Final = "1"
 """Of the built-in tools: it grows when one of them comes to mean something else."""
@@ -16,12 +16,16 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 class Unsure(Exception):  # noqa: N818 - an outcome and not a mistake, as `Rejected` is
-    """Say that something may have happened; `raw` is a reply that did not fit, for a probe or a compensation."""
+    """Say that something may have happened; `raw` is a reply that did not fit, for a probe or a compensation.
 
-    def __init__(self, message: str, *, code: str, raw: Json = None) -> None:
+    `retry_after` is when whoever was called wants to be asked again, where doubt lets it be asked at all.
+    """
+
+    def __init__(self, message: str, *, code: str, raw: Json = None, retry_after: Seconds | None = None) -> None:
         super().__init__(message)
         self.code = code
         self.raw = raw
+        self.retry_after = retry_after
 
 
 class Answered(Exception):  # noqa: N818 - as above

@@ -89,6 +89,18 @@ def test_a_tool_may_name_the_next_delay(named: int, waits: int) -> None:
     assert delay_range_ms(Retry(3, 1, 200, 10), 1, named) == (waits, waits)
 
 
+def test_a_delay_named_in_doubt_counts_too() -> None:
+    """E5, E6: a server that answers 503 and `Retry-After` leaves doubt, and is asked again when it wants to be."""
+    play = Play(saga("a", a={"attempts": 3, "jitter": Jitter.FULL}))
+    play.turn()
+    play.answer("a", "lost", after_ms=7_000)
+    assert play.waits == [7_000]
+    play.now += 7_000
+    play.turn()
+    play.answer("a", "lost")
+    assert play.waits[-1] < 7_000
+
+
 def test_a_named_delay_is_good_for_one_wait_only() -> None:
     """E5: what a tool named before a person's retry says nothing about what is lost after it."""
     play = Play(saga("p* -> a", a={"attempts": 2}))

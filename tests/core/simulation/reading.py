@@ -355,7 +355,7 @@ class Reading:
             return exact, exact
         if kind == "probe":
             return 0, 10_000
-        if last.get("kind") == "unavailable" and last.get("after_ms") is not None:
+        if last.get("kind") in {"unavailable", "unknown"} and last.get("after_ms") is not None:
             exact = min(max(last["after_ms"], 0), DAY_MS)
             return exact, exact
         if known.in_budget == 0:
