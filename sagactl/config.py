@@ -50,6 +50,8 @@ class Config:
     """The table `[isolation]`: which tools run in a process of their own."""
     mcp: Mapping[str, Any] | None = None
     """The table `[mcp]`: a server of the Model Context Protocol under each name."""
+    http: Mapping[str, Any] | None = None
+    """The table `[http]`; what it means is read when a tool of that kind is there."""
     origins: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -143,6 +145,7 @@ def load_config(
         chaos=values.get("chaos"),
         isolation=values.get("isolation"),
         mcp=values.get("mcp"),
+        http=values.get("http"),
         origins=origins,
     )
 
@@ -213,6 +216,7 @@ def _checked(layer: object, where: str, folder: Path | None) -> dict[str, Any]:
         "chaos": _is_table,
         "isolation": _is_table,
         "mcp": _is_table,
+        "http": _is_table,
     }
     for key, value in layer.items():
         if key not in checks:

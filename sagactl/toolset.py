@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sagactl.config import Config
     from sagactl.secrets.vault import Vault
     from sagactl.tools.built_in import BuiltIn
+    from sagactl.tools.http.kinds import HttpTools
     from sagactl.tools.invoke import PluginToolbox
     from sagactl.tools.isolated.caller import IsolatedCaller
     from sagactl.tools.isolated.rules import IsolationRules
@@ -74,7 +75,11 @@ class ToolSet:
 
     def _load_declared(self) -> list[Loaded | BrokenPlugin]:
         """Return the tools that are declared and not written in Python, and what is wrong with them."""
-        return [] if self.servers is None else self.servers.load()
+        from sagactl.tools.http.files import find_files
+
+        of_servers = () if self.servers is None else self.servers.load()
+        of_files = self.http.load() if find_files(self._config.project / "plugins") else ()
+        return [*of_servers, *of_files]
 
     @cached_property
     def servers(self) -> McpServers | None:
@@ -89,6 +94,13 @@ class ToolSet:
             processes=self.built_in.processes,
             resolve=self.vault.resolve,
         )
+
+    @cached_property
+    def http(self) -> HttpTools:
+        """The tools that are declared as requests, in files of `plugins/`."""
+        from sagactl.tools.http.kinds import HttpTools
+
+        return HttpTools(self._config.http, self._config.project)
 
     @cached_property
     def toolbox(self) -> PluginToolbox:
@@ -128,3 +140,5 @@ class ToolSet:
             self.servers.close()
         if "built_in" in vars(self):
             self.built_in.close()
+        if "http" in vars(self):
+            self.http.close()

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 DECLARATIONS: Final = "__sagactl_tools__"
 """The attribute in which a decorated function carries its declarations."""
 
+PLACE: Final = "__sagactl_place__"
+"""The attribute in which a tool that is no function of a module says where it stands: file and line."""
+
 DECLARED: Final = "__sagactl_declared__"
 """The global in which a module keeps what `@tool` was put on while the module ran, in order."""
 

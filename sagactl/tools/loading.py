@@ -66,13 +66,17 @@ class Plugin:
 
 @dataclass(frozen=True, slots=True)
 class BrokenPlugin:
-    """A plugin, or a part of one, that can't be used; `tools` are those that can't be called because of it."""
+    """A plugin, or a part of one, that can't be used; `tools` are those that can't be called because of it.
+
+    `excerpt` shows all problems in the text of a file of declarations, each with a caret.
+    """
 
     name: str
     file: str
     line: int
     message: str
     tools: tuple[str, ...] = ()
+    excerpt: str = ""
 
     def __str__(self) -> str:
         return f"plugin {self.name} ({self.file}:{self.line}): {self.message}"

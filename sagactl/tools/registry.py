@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from sagactl.core.saga import ToolFacts
 from sagactl.dataclass import dataclass
 from sagactl.errors import NotFoundError, PluginError
-from sagactl.tools.api import Declaration, declarations_of
+from sagactl.tools.api import PLACE, Declaration, declarations_of
 from sagactl.tools.describe import Place, Tool, describe_tool
 from sagactl.tools.loading import (
     BrokenPlugin,
@@ -239,6 +239,9 @@ class _Collector:
 
 def find_place(plugin: Plugin, function: object) -> Place:
     """Return where the code of a plugin's function stands."""
+    written: tuple[str, int] | None = getattr(function, PLACE, None)
+    if written is not None:
+        return Place(plugin.name, *written)
     while (inner := getattr(function, "__wrapped__", None) or getattr(function, "func", None)) is not None:
         function = inner
     code = getattr(function, "__code__", None)

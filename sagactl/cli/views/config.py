@@ -62,6 +62,7 @@ def list_values(config: Config) -> list[Value]:
         "verify": config.verify,
         "chaos": config.chaos,
         "isolation": config.isolation,
+        "http": config.http,
     }
     for name, table in tables.items():
         values += [Value(path, value, origin(name)) for path, value in _flatten(name, table)]

@@ -5,14 +5,13 @@ from __future__ import annotations
 import codecs
 import re
 import time
-from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from sagactl.core.canonical import Json, NotJsonError, parse
-from sagactl.core.saga import INTERVAL_MS_MAX
+from sagactl.core.saga import INTERVAL_MS_MAX, PAYLOAD_BYTES_MAX
 from sagactl.core.template import ExpressionError
-from sagactl.tools.convert import bound_line
+from sagactl.tools.convert import RAW_BYTES_MAX, bound_line
 from sagactl.tools.http.declared import AnswerKind, Finding, Reply
 from sagactl.tools.http.references import Missing, Scope, render
 
@@ -53,21 +52,23 @@ def content_type(received: Received) -> str:
     return (received.header("content-type") or "").partition(";")[0].strip().lower()
 
 
-def _read_text(received: Received) -> str:
+def _read_text(received: Received, bytes_max: int | None = None) -> str:
     found = _CHARSET.search(received.header("content-type") or "")
     try:
         name = codecs.lookup(found[1]).name if found else "utf-8"
     except LookupError:
         name = "utf-8"
-    return received.body.decode(name if name in _CHARSETS else "utf-8", "replace")
+    return received.body[:bytes_max].decode(name if name in _CHARSETS else "utf-8", "replace")
 
 
 def read_raw(received: Received) -> Json:
-    """Return what can be kept of a body that doesn't fit: as JSON, else as text."""
-    try:
-        return read_body(received, AnswerKind.JSON)
-    except BadAnswerError:
-        return _read_text(received)
+    """Return what can be kept of a body that doesn't fit: as JSON, else the beginning of its text."""
+    if received.trouble is None and len(received.body) <= PAYLOAD_BYTES_MAX:
+        try:
+            return read_body(received, AnswerKind.JSON)
+        except BadAnswerError:
+            pass
+    return _read_text(received, RAW_BYTES_MAX)
 
 
 def make_answer_scope(received: Received, body: Json, scope: Scope) -> dict[str, Json]:
@@ -122,6 +123,8 @@ def read_retry_after(received: Received) -> float | None:
     value = (received.header("retry-after") or "").strip()
     if value.isascii() and value.isdigit():
         return min(int(value[:9]), INTERVAL_MS_MAX // 1_000)
+    from email.utils import parsedate_to_datetime
+
     try:
         moment = parsedate_to_datetime(value)
         return max(0.0, moment.timestamp() - time.time())

@@ -1,4 +1,4 @@
-"""Parts of a declaration that a file and a tool both have, read with their places: headers, query, statuses, templates."""
+"""What a file of declarations and each tool in it both have, read with places: headers, query, statuses, templates."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ Pairs: TypeAlias = tuple[tuple[str, Template], ...]
 _CLASS: Final = re.compile("[1-5]xx")
 _STATUSES: Final = range(200, 600)
 _REFERENCE_HINT: Final = "`sagactl help http` lists what may stand between ${{ and }}; $${{ is just text"
-
 
 
 def read_template(node: Node, roots: Collection[str], findings: Findings) -> Template | None:
@@ -65,7 +64,9 @@ def read_pairs(fields: Fields, key: str, findings: Findings, roots: Collection[s
         if key == "headers":
             check_header(entry, findings)
         if isinstance(entry.node, MapNode) or (key == "headers" and isinstance(entry.node, ListNode)):
-            findings.error("wrong-type", f"{quote(entry.key)} must be a single value, not {kind_of(entry.node)}", entry.span)
+            findings.error(
+                "wrong-type", f"{quote(entry.key)} must be a single value, not {kind_of(entry.node)}", entry.span
+            )
             continue
         template = read_template(entry.node, roots, findings)
         if template is not None:

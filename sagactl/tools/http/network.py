@@ -8,6 +8,7 @@ its deadline, or after somebody cancels it, however slowly the other side sends.
 from __future__ import annotations
 
 import contextlib
+import os
 import selectors
 import socket
 import ssl
@@ -15,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
+from functools import partial
 from ipaddress import ip_address
 from typing import Any, Final
 
@@ -60,7 +62,7 @@ class Bounds:
             raise Hurdle("the call was cancelled", "cancelled")
         left = self._ends_at - time.monotonic()
         if left <= 0:
-            raise Hurdle(f"no whole answer within {self.seconds:.3g} s", "timeout")
+            raise Hurdle(f"no whole answer within {round(self.seconds, 1):g} s", "timeout")
         return min(SLICE_SECONDS, left)
 
     def take(self, amount: int) -> None:
@@ -85,9 +87,9 @@ class CheckedBackend(httpcore.NetworkBackend):
         self,
         host: str,
         port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+        timeout: float | None = None,  # noqa: ARG002 - the bounds of the exchange count
+        local_address: str | None = None,  # noqa: ARG002 - nobody gives one
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,  # noqa: ARG002 - likewise
     ) -> httpcore.NetworkStream:
         """Return a connection to *host*; raises Blocked, or Hurdle where it isn't reached."""
         bounds = CURRENT.get()
@@ -148,16 +150,18 @@ def _connect(address: Address, port: int, bounds: Bounds) -> socket.socket:
         with contextlib.suppress(BlockingIOError):
             made.connect((str(address), port))
         _wait_until(made, selectors.EVENT_WRITE, bounds)
-        error = made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if error:
-            import os
-
-            raise OSError(error, os.strerror(error))
+        _raise_error_of(made)
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     except BaseException:
         made.close()
         raise
     return made
+
+
+def _raise_error_of(made: socket.socket) -> None:
+    error = made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if error:
+        raise OSError(error, os.strerror(error))
 
 
 def _wait_until(made: socket.socket, event: int, bounds: Bounds) -> None:
@@ -173,7 +177,7 @@ class BoundedStream(httpcore.NetworkStream):
     def __init__(self, made: socket.socket) -> None:
         self._socket = made
 
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002 - as above
         """Return what comes next; empty at its end."""
         bounds = CURRENT.get()
         with _as_read_error():
@@ -181,14 +185,14 @@ class BoundedStream(httpcore.NetworkStream):
         bounds.take(len(data))
         return data
 
-    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ARG002 - as above
         """Send all of *buffer*."""
         bounds = CURRENT.get()
         bounds.has_sent = bounds.has_sent or bool(buffer)
         view = memoryview(buffer)
         with _as_write_error():
             while view:
-                sent: int = _in_slices(self._socket, bounds, lambda rest=view: self._socket.send(rest))
+                sent: int = _in_slices(self._socket, bounds, partial(self._socket.send, view))
                 view = view[sent:]
 
     def close(self) -> None:
@@ -196,7 +200,10 @@ class BoundedStream(httpcore.NetworkStream):
         self._socket.close()
 
     def start_tls(
-        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,  # noqa: ARG002 - as above
     ) -> httpcore.NetworkStream:
         """Return the same connection with TLS; raises Hurdle where the certificate isn't trusted."""
         bounds = CURRENT.get()

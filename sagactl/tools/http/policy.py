@@ -40,7 +40,7 @@ def object_to_host(destination: Destination, settings: HttpSettings) -> str | No
 def object_to_address(address: Address, destination: Destination, settings: HttpSettings) -> str | None:
     """Return why an address may not be connected to, or None."""
     inner = _unwrap(address)
-    if inner.is_global and not inner.is_multicast or _is_listed(inner, settings):
+    if (inner.is_global and not inner.is_multicast) or _is_listed(inner, settings):
         return None
     if destination.is_declared and _is_written(inner, destination.host):
         return None

@@ -86,7 +86,11 @@ def _read_root(root: MapNode, source: Source, findings: Findings, server: str | 
     read = [_read_entry(entry, source, shared) for entry in entries]
     good = [each for each in read if isinstance(each, HttpDeclaration)]
     undoing = {each.declaration.compensation for each in good}
-    return Declared(said, tuple(_admit_gone(each, undoing) for each in good), tuple(each for each in read if isinstance(each, Broken)))
+    return Declared(
+        said,
+        tuple(_admit_gone(each, undoing) for each in good),
+        tuple(each for each in read if isinstance(each, Broken)),
+    )
 
 
 def _admit_gone(tool: HttpDeclaration, undoing: Collection[str | None]) -> HttpDeclaration:

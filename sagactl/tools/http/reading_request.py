@@ -118,7 +118,13 @@ def _read_target(method: str, target: str, server: Server | None) -> Line:
 
 def _read_segment(text: str) -> Template:
     template = parse(text, _PATH_ROOTS)
-    fixed = [template.value] if isinstance(template, Literal) else list(template.parts) if isinstance(template, Text) else []
+    fixed = (
+        [template.value]
+        if isinstance(template, Literal)
+        else list(template.parts)
+        if isinstance(template, Text)
+        else []
+    )
     for part in fixed:
         if isinstance(part, str):
             check_path(part)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from typing import Final
 
 from sagactl.core.canonical import Json, digest
@@ -41,7 +42,6 @@ PAIR_KEYS: Final = ("compensation", "compensation_with", "probe")
 TOOL_KEYS: Final = ("description", *REQUEST_KEYS, *SCHEMA_KEYS, *ANSWER_KEYS, *PROMISE_KEYS, *PAIR_KEYS)
 
 
-
 @dataclass(frozen=True, slots=True)
 class Shared:
     """What a file says for all its tools."""
@@ -69,25 +69,28 @@ def read_tool(entry: Entry, node: MapNode, shared: Shared, findings: Findings) -
         is_read_only=is_read_only,
     )
     reply = _read_reply(fields, shared, findings)
-    if read is None:
-        return None
-    request, key = read
-    _check_url(request, fields, findings)
+    request = None if read is None else read[0]
     schemas = read_schemas(fields, request, findings)
+    promises = _read_promises(entry, fields, findings, is_read_only=is_read_only)
     description = fields.text("description")
-    declaration = _declare(entry, fields, findings, request, key, is_read_only=is_read_only)
-    if findings.has_errors:
+    if read is None or request is None:
         return None
-    version = digest([plain_value(node), _write_shared(shared)])[:16]
+    _check_url(request, fields, findings)
+    if promises.null_safe:
+        _check_null_safe(request, fields, findings)
     line, _ = findings.source.place(entry.key_span.start)
-    return HttpDeclaration(
-        request=request,
-        reply=reply,
-        declaration=_complete(declaration, version, schemas.arguments, schemas.output, _secrets_of(request)),
-        description="" if description is None else " ".join(description.value.split()),
-        line=line,
-        defaults=schemas.defaults,
+    declaration = replace(
+        promises,
+        idempotent=promises.idempotent
+        if fields.entry("idempotent") is not None
+        else _is_idempotent(request, read[1], is_read_only=is_read_only),
+        version=f"sha256:{digest([plain_value(node), _write_shared(shared)])[:16]}",
+        arguments_schema=schemas.arguments,
+        output_schema=schemas.output,
+        secrets=_secrets_of(request),
     )
+    said = "" if description is None else " ".join(description.value.split())
+    return HttpDeclaration(request, reply, declaration, said, line, schemas.defaults)
 
 
 def _is_read_only(fields: Fields) -> bool:
@@ -162,27 +165,31 @@ def _read_condition(written: Placed[str], findings: Findings) -> Condition | Non
         return None
 
 
-def _declare(
-    entry: Entry, fields: Fields, findings: Findings, request: Request, key: Key, *, is_read_only: bool
-) -> Declaration:
-    idempotent = fields.flag("idempotent")
-    bears_key = key.is_given or any(found.path[0] == "key" for found in all_references(request))
+def _read_promises(entry: Entry, fields: Fields, findings: Findings, *, is_read_only: bool) -> Declaration:
+    """Return what the declaration promises in words; the rest is filled in from the request."""
     retention = fields.duration("key_retention", RETENTION_MS[0], RETENTION_MS[-1])
-    null_safe = _flag(fields, "null_safe")
-    if null_safe:
-        _check_null_safe(request, fields, findings)
     return Declaration(
         name=entry.key,
         compensation=_read_partner(fields, "compensation", findings),
         compensation_with=_read_compensation_with(fields, findings),
         probe=_read_partner(fields, "probe", findings),
-        idempotent=request.method in IDEMPOTENT_METHODS or is_read_only or bears_key if idempotent is None else idempotent.value,
-        null_safe=null_safe,
+        idempotent=_flag(fields, "idempotent"),
+        null_safe=_flag(fields, "null_safe"),
         late_safe=_flag(fields, "late_safe"),
-        key_retention=None if retention is None else f"{retention.value}ms",
+        key_retention=None if retention is None else timedelta(milliseconds=retention.value),
         read_only=is_read_only,
         chaos_safe=_flag(fields, "chaos_safe"),
     )
+
+
+def _is_idempotent(request: Request, key: Key, *, is_read_only: bool) -> bool:
+    """Tell whether a second call has no second effect where nothing is said: as its method has it (RFC 9110).
+
+    A POST may have one, whatever header it bears: only the author knows whether the server heeds it, and says so by
+    `idempotent`, by `key`, or by putting `${{ key }}` where the server wants it.
+    """
+    bears_key = key.is_given or any(found.path[0] == "key" for found in all_references(request))
+    return request.method in IDEMPOTENT_METHODS or is_read_only or bears_key
 
 
 def _flag(fields: Fields, key: str) -> bool:
@@ -229,22 +236,6 @@ def _read_compensation_with(fields: Fields, findings: Findings) -> Mapping[str, 
     return value if isinstance(value, dict) else None
 
 
-def _complete(
-    declaration: Declaration,
-    version: str,
-    arguments: Mapping[str, Json],
-    output: Mapping[str, Json],
-    secrets: tuple[str, ...],
-) -> Declaration:
-    return replace(
-        declaration,
-        version=f"sha256:{version}",
-        arguments_schema=arguments,
-        output_schema=output,
-        secrets=secrets,
-    )
-
-
 def _write_shared(shared: Shared) -> Json:
     """Return what all tools share, as the version of each of them counts it."""
     server = None if shared.server is None else shared.server.origin + shared.server.base
@@ -256,5 +247,3 @@ def _spell(template: Template) -> str:
     if isinstance(template, Text):
         return "".join(part if isinstance(part, str) else f"${{{{ {part.text} }}}}" for part in template.parts)
     return repr(template)
-
-

@@ -128,8 +128,8 @@ def _write_parameters(query: tuple[tuple[str, Template], ...], scope: Mapping[st
         value = render(template, scope)
         if value is None or isinstance(value, Missing):
             continue
-        for each in value if isinstance(value, list) else [value]:
-            found.append(f"{quote_plus(name)}={quote_plus(as_text(each, name))}")
+        values = value if isinstance(value, list) else [value]
+        found += [f"{quote_plus(name)}={quote_plus(as_text(each, name))}" for each in values]
     return found
 
 

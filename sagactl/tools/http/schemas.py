@@ -37,17 +37,18 @@ class Schemas:
     defaults: Mapping[str, Json]
 
 
-def read_schemas(fields: Fields, request: Request, findings: Findings) -> Schemas:
+def read_schemas(fields: Fields, request: Request | None, findings: Findings) -> Schemas:
     """Return the schemas of a tool; what its request refers to must be among the arguments."""
     arguments = _read_arguments(fields, request, findings)
     properties = arguments.get("properties")
     members = properties if isinstance(properties, dict) else {}
-    _check_references(arguments, members, request, fields, findings)
+    if request is not None:
+        _check_references(arguments, members, request, fields, findings)
     defaults = {name: each["default"] for name, each in members.items() if isinstance(each, dict) and "default" in each}
     return Schemas(arguments, _read_output(fields, findings), defaults)
 
 
-def _read_arguments(fields: Fields, request: Request, findings: Findings) -> dict[str, Json]:
+def _read_arguments(fields: Fields, request: Request | None, findings: Findings) -> dict[str, Json]:
     whole, short = fields.entry("arguments_schema"), fields.entry("arguments")
     optional = fields.names("optional") or ()
     if whole is not None and short is not None:
@@ -76,9 +77,9 @@ def _read_arguments(fields: Fields, request: Request, findings: Findings) -> dic
     return schema
 
 
-def _derive(request: Request, optional: set[str]) -> dict[str, Json]:
+def _derive(request: Request | None, optional: set[str]) -> dict[str, Json]:
     """Return a schema that takes what the request refers to, and anything for each of it."""
-    paths = [found.path for found in _references(request) if found.path[0] == "args"]
+    paths = [found.path for found in ([] if request is None else _references(request)) if found.path[0] == "args"]
     if any(len(path) == 1 for path in paths):
         return {"type": "object"}
     names = list(dict.fromkeys(str(path[1]) for path in paths))
@@ -129,7 +130,7 @@ def _check_references(
     fields: Fields,
     findings: Findings,
 ) -> None:
-    """Note arguments that the request refers to and the schema doesn't have, or that its path may have to do without."""
+    """Note arguments that the request refers to and that aren't there, or that its path may have to do without."""
     span = _span_of(fields)
     is_closed = schema.get("additionalProperties") is False
     for found in _references(request):

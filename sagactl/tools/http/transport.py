@@ -26,6 +26,7 @@ CHUNK_BYTES: Final = 65_536
 FRAMING_FACTOR: Final = 4
 """What comes over the wire may be this much more than what is read: chunks have heads."""
 
+
 @dataclass(frozen=True, slots=True)
 class Received:
     """An answer; `trouble` says why its body isn't whole."""
@@ -101,7 +102,7 @@ class _Body(httpx.SyncByteStream):
 def make_tls(ca: Path | None) -> ssl.SSLContext:
     """Return what verifies certificates: those the system trusts, and those in *ca* besides."""
     context = ssl.create_default_context()
-    if not context.cert_store_stats()["x509_ca"] and not _has_folder_of_certificates():
+    if context.cert_store_stats()["x509_ca"] == 0 and not _has_folder_of_certificates():
         import certifi
 
         context.load_verify_locations(certifi.where())
@@ -112,7 +113,7 @@ def make_tls(ca: Path | None) -> ssl.SSLContext:
 
 def _has_folder_of_certificates() -> bool:
     folder = ssl.get_default_verify_paths().capath
-    return folder is not None and any(Path(folder).iterdir())
+    return bool(folder) and any(Path(folder).iterdir())
 
 
 def exchange(
@@ -143,7 +144,13 @@ def _as_hurdle(bounds: Bounds) -> Iterator[None]:
         raise
     except httpcore.RemoteProtocolError as error:
         raise Hurdle(_say_protocol(error), "bad_answer") from None
-    except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException, httpcore.ProxyError, OSError) as error:
+    except (
+        httpcore.NetworkError,
+        httpcore.ProtocolError,
+        httpcore.TimeoutException,
+        httpcore.ProxyError,
+        OSError,
+    ) as error:
         what = "the connection broke" if bounds.has_sent else "it can't be reached"
         raise Hurdle(f"{what}: {str(error) or type(error).__name__}", "connection_lost") from None
 

@@ -32,7 +32,9 @@ def split_url(text: str) -> SplitResult:
     if len(text) > URL_LENGTH_MAX:
         raise BadUrlError(f"a URL of {len(text)} characters; at most {URL_LENGTH_MAX} are allowed")
     if not text.isascii() or not text.isprintable() or any(each in text for each in ' "<>\\^`{|}'):
-        raise BadUrlError("a character stands in it that must be percent-encoded; a host outside ASCII is written xn--…")
+        raise BadUrlError(
+            "a character stands in it that must be percent-encoded; a host outside ASCII is written xn--…"
+        )
     try:
         parts = urlsplit(text)
         host = parts.hostname
