@@ -89,7 +89,7 @@ def check(
     rules = _read_rules(rule or ())
     with open_session(context) as session, junit_report(session, junit) as report:
         found = _check(session, given, names or (), rules)
-        _write(session, given, found)
+        _write(session, given, found, strict=strict)
         from sagactl.cli.views.tools_check_documents import make_check_suites
 
         report.suites.extend(make_check_suites(found, strict=strict))
@@ -187,7 +187,7 @@ def _tell(session: Session, report: ToolReport) -> None:
         session.say(say_tool(report, session.progress_style))
 
 
-def _write(session: Session, given: _Given, report: CheckReport) -> None:
+def _write(session: Session, given: _Given, report: CheckReport, *, strict: bool) -> None:
     if session.output is not Output.TEXT:
         from sagactl.cli.views.tools_check_documents import write_check
 
@@ -195,4 +195,4 @@ def _write(session: Session, given: _Given, report: CheckReport) -> None:
     elif session.settings.quiet < 2:
         from sagactl.cli.views.tools_check import render_check
 
-        write_line(answer_stream(), render_check(report, given.words(), style=session.style))
+        write_line(answer_stream(), render_check(report, given.words(), style=session.style, strict=strict))

@@ -58,3 +58,10 @@ def list_misfits(schema: Mapping[str, Json], arguments: Mapping[str, Json]) -> I
             yield f"with {name} of another type", {**arguments, name: _WRONG[kind]}
     if schema.get("additionalProperties") is False:
         yield "with an argument that it doesn't know", {**arguments, _ODD_NAME: 1}
+
+
+def list_oddities(arguments: Mapping[str, Json]) -> Iterator[tuple[str, dict[str, Json]]]:
+    """Yield arguments that are odd, and that a schema may take or not: one is left out, or is of another type."""
+    for name in arguments:
+        yield f"without {name}", {key: value for key, value in arguments.items() if key != name}
+        yield f"with {name} of another type", {**arguments, name: [] if isinstance(arguments[name], str) else "text"}

@@ -47,6 +47,11 @@ class Book:
         """Note that the tool doesn't promise it, and what the engine does."""
         self.note(rule, Verdict.NOT_PROMISED, engine)
 
+    def remark(self, rule: Rule, text: str) -> None:
+        """Add something to be known to a rule that holds."""
+        if rule in self._found and self._found[rule].verdict is Verdict.HOLDS:
+            self._found[rule] = Finding(rule, Verdict.HOLDS, text)
+
     def finish(self, excused: Mapping[Rule, str]) -> dict[Rule, Finding]:
         """Return the findings in the order of the rules, with the reasons that the check file gives."""
         found = {rule: self._found[rule] for rule in Rule if rule in self._found}

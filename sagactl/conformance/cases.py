@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from sagactl.conformance.arguments import list_misfits
+from sagactl.conformance.arguments import list_misfits, list_oddities
 from sagactl.conformance.calling import Asked, Identity
 from sagactl.conformance.looks import Changes, Index, compare, describe, find_left, weigh
 from sagactl.conformance.rules import Rule
@@ -20,6 +20,12 @@ UNSEEN: Final = "nothing of its effect is seen here: name a read-only tool that 
 AT_ONCE: Final = 2
 TWICE: Final = 1.8
 """How many times as much a folder must grow to count as a second effect."""
+
+ODDITIES_MAX: Final = 20
+"""Calls with odd arguments."""
+
+BAD_ARGUMENTS: Final = "bad_arguments"
+"""What a call comes to whose function doesn't take its arguments."""
 
 ANSWER_LENGTH_MAX: Final = 60
 
@@ -88,6 +94,8 @@ def _try_same_key(stage: Stage, first: Answer, after: Index, changes: Changes) -
         stage.book.leave(Rule.SAME_KEY, UNSEEN)
     else:
         stage.book.hold(Rule.SAME_KEY)
+    if stage.subject.facts.key_retention_ms is not None:
+        stage.book.remark(Rule.SAME_KEY, "only as long as keys are kept: past that the engine repeats nothing")
 
 
 def _ask_after(stage: Stage, output: Json) -> None:
@@ -115,17 +123,35 @@ def _try_undo(stage: Stage, output: Json, before: Index, changes: Changes) -> bo
         stage.book.breach(Rule.UNDO, f"the compensation came to {say_answer(answer)}")
         return False
     undone = stage.look()
-    left = find_left(changes, before, undone)
+    seen = _describe_undo(changes, before, before, undone)
     if not changes:
         stage.book.leave(Rule.UNDO, UNSEEN)
-    stage.book.require(Rule.UNDO, f"something isn't as it was: {describe(left)}" if left else "")
+    stage.book.require(Rule.UNDO, seen)
     again = stage.undo(stage.mine, output)
     more = compare(undone, stage.look())
     if again.kind is not OutcomeKind.SUCCEEDED:
         stage.book.breach(Rule.UNDO_TWICE, f"the second time it came to {say_answer(again)}")
     else:
         stage.book.require(Rule.UNDO_TWICE, f"the second time it did more: {describe(more)}" if more else "")
-    return not left
+    if stage.subject.probe is not None and stage.probe(stage.mine).answer is ProbeAnswer.DONE:
+        stage.book.remark(Rule.PROBE, "it says done after the undo as well; the engine doesn't ask it then")
+    return not seen
+
+
+def _describe_undo(changes: Changes, before: Index, beside: Index, now: Index) -> str:
+    """Return what is wrong after an undo: what is left of the action, or what else was taken of what was there.
+
+    Args:
+        changes: What the action has changed.
+        before: What there was before it.
+        beside: What there was before the undo, of others too.
+        now: What there is after it.
+    """
+    left = find_left(changes, before, now)
+    if left:
+        return f"something isn't as it was: {describe(left)}"
+    harm = {name: pair for name, pair in compare(beside, now).items() if name not in changes and _is_harm(name, *pair)}
+    return f"it took what somebody else had made: {describe(harm)}" if harm else ""
 
 
 def _try_other_key(stage: Stage, changes: Changes) -> None:
@@ -199,12 +225,7 @@ def try_lost_output(stage: Stage) -> None:
     if not changes:
         stage.book.leave(Rule.UNDO_LOST_OUTPUT, UNSEEN)
         return
-    now = stage.look()
-    left = find_left(changes, before, now)
-    harm = {name: pair for name, pair in compare(both, now).items() if name not in changes and _is_harm(name, *pair)}
-    seen = f"something isn't as it was: {describe(left)}" if left else ""
-    seen = seen or (f"it took what somebody else had made: {describe(harm)}" if harm else "")
-    stage.book.require(Rule.UNDO_LOST_OUTPUT, seen)
+    stage.book.require(Rule.UNDO_LOST_OUTPUT, _describe_undo(changes, before, both, stage.look()))
 
 
 def try_never_ran(stage: Stage) -> None:
@@ -294,6 +315,21 @@ def _entries_of(template: Template) -> list[tuple[str, Template]]:
     return [(key, Literal(member)) for key, member in value.items()] if isinstance(value, dict) else []
 
 
+def try_misfits(stage: Stage) -> None:
+    """Call it with arguments that are odd, and that its schema takes all the same: it must cope with them."""
+    facts, given = stage.subject.facts, stage.arguments(stage.mine)
+    taken = [
+        (what, arguments)
+        for what, arguments in list_oddities(given)
+        if stage.world.caller.tools.check_arguments(facts, dict(arguments)) is None
+    ]
+    for what, arguments in taken[:ODDITIES_MAX]:
+        identity = Identity(make_run_id(), stage.mine.step)
+        answer = stage.world.caller.call(Asked(facts.name, arguments, identity, stage.world.folder))
+        is_lost = answer.kind is OutcomeKind.UNKNOWN or (answer.failure and answer.failure.type == BAD_ARGUMENTS)
+        stage.book.require(Rule.SCHEMA, f"its schema takes arguments {what}: {say_answer(answer)}" if is_lost else "")
+
+
 def try_reading(stage: Stage) -> None:
     """Call a tool that only reads, twice."""
     _try_schema(stage)
@@ -321,7 +357,8 @@ IN_TURN: Final = Case(
 )
 READING: Final = Case(try_reading, (Rule.SUCCEEDS, Rule.SCHEMA, Rule.READS_ONLY))
 REJECTED: Final = Case(try_rejects, (Rule.REJECTS,))
-ACTING: Final = (IN_TURN, Case(try_at_once, (Rule.AT_ONCE,)))
+MISFITS: Final = Case(try_misfits, (Rule.SCHEMA,))
+ACTING: Final = (IN_TURN, MISFITS, Case(try_at_once, (Rule.AT_ONCE,)))
 UNDOING: Final = (
     Case(try_lost_output, (Rule.UNDO_LOST_OUTPUT,)),
     Case(try_never_ran, (Rule.UNDO_NEVER_RAN, Rule.LATE)),

@@ -13,7 +13,7 @@ from sagactl.conformance.rules import Rule
 from sagactl.conformance.world import SetUpError, World
 from sagactl.core.answer import Answer, ProbeReply
 from sagactl.core.canonical import Json
-from sagactl.core.records import Direction, OutcomeKind
+from sagactl.core.records import Direction, Failure, OutcomeKind
 from sagactl.core.saga import ToolFacts
 from sagactl.core.template import ExpressionError, Template
 from sagactl.dataclass import dataclass
@@ -83,29 +83,29 @@ class Stage:
         return answers
 
     def undo(self, identity: Identity, output: Json = None) -> Answer:
-        """Call the compensation, without an output where there is none; raises SetUpError where it has no arguments."""
+        """Call the compensation, without an output where there is none; refused where it has no arguments (E21)."""
         undo = self.subject.undo
         assert undo is not None, "there is a compensation"
         arguments = self._undo_arguments(undo, identity, output)
+        if isinstance(arguments, str):
+            return Answer(OutcomeKind.REJECTED, failure=Failure("refused", arguments))
         asked = Asked(undo.name, arguments, identity, self.world.folder, Direction.COMPENSATION)
         answer = self.world.caller.call(asked)
         if answer.kind is OutcomeKind.SUCCEEDED:
             self._standing.pop(identity, None)
         return answer
 
-    def _undo_arguments(self, undo: ToolFacts, identity: Identity, output: Json) -> dict[str, Json]:
+    def _undo_arguments(self, undo: ToolFacts, identity: Identity, output: Json) -> dict[str, Json] | str:
+        """Return the arguments of the compensation, or why it would be refused."""
         scope = {"args": self.arguments(identity), "output": output}
         try:
             value = self.world.render(self.subject.undo_with, identity, scope)
         except ExpressionError as error:
-            raise SetUpError(f"the arguments of {undo.name} can't be made: {error}") from None
+            return str(error)
         found = value if isinstance(value, dict) else {}
         if output is None:  # E7: without an output, what comes out as null is left out
             found = {name: each for name, each in found.items() if each is not None}
-        objection = self.world.caller.tools.check_arguments(undo, found)
-        if objection is not None:
-            raise SetUpError(f"{undo.name} doesn't take what it is given: {objection}")
-        return found
+        return self.world.caller.tools.check_arguments(undo, found) or found
 
     def probe(self, identity: Identity) -> ProbeReply:
         """Ask the probe with those of the action's arguments that it knows, and see that it changes nothing."""

@@ -10,7 +10,7 @@ from typing import Final
 
 from sagactl.conformance.book import Book
 from sagactl.conformance.calling import Caller, HangingError, Identity
-from sagactl.conformance.cases import ACTING, IN_TURN, READING, REJECTED, UNDOING, Case
+from sagactl.conformance.cases import ACTING, IN_TURN, MISFITS, READING, REJECTED, UNDOING, Case
 from sagactl.conformance.choosing import Left
 from sagactl.conformance.report import Finding, ToolReport, Verdict
 from sagactl.conformance.rules import Rule
@@ -138,10 +138,10 @@ class _Bench:
             rejects = []
             self._book.leave(Rule.REJECTS, "its check file has no rejects")
         if subject.facts.read_only:
-            cases = [READING, *rejects]
+            cases = [READING, MISFITS, *rejects]
         else:
             cases = [*ACTING, *(UNDOING if subject.undo is not None else ()), *rejects]
-        return [case for case in cases if case is IN_TURN or self._suite.rules & set(case.rules)]
+        return [case for case in cases if case in {IN_TURN, READING} or self._suite.rules & set(case.rules)]
 
     @contextmanager
     def _open_stage(self) -> Iterator[Stage]:

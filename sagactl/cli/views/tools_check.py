@@ -33,7 +33,7 @@ _TITLES: Final = {
 }
 
 
-def render_check(report: CheckReport, words: Sequence[str], *, style: Style) -> str:
+def render_check(report: CheckReport, words: Sequence[str], *, style: Style, strict: bool = False) -> str:
     """Return the table of rules and tools, each breach, and what isn't promised or couldn't be tried."""
     broken = [(tool, finding) for tool in report.tools for finding in _find(tool, Verdict.BROKEN)]
     return join_blocks(
@@ -41,7 +41,7 @@ def render_check(report: CheckReport, words: Sequence[str], *, style: Style) -> 
         *(_lay_breach(tool, finding, words, style) for tool, finding in broken[:FOUND_MAX]),
         *(_lay_notes(report, verdict, style) for verdict in _TITLES),
         [style.paint(f"note: {style.show(note)}", Hue.ODD) for note in report.notes],
-        _tail(report, len(broken), style),
+        _tail(report, len(broken), style, strict=strict),
     )
 
 
@@ -147,7 +147,7 @@ def _say(tools: Sequence[str], rules: Sequence[str], seen: str, style: Style) ->
     return [INDENT + first, *(2 * INDENT + line for line in others)]
 
 
-def _tail(report: CheckReport, broken: int, style: Style) -> list[str]:
+def _tail(report: CheckReport, broken: int, style: Style, *, strict: bool) -> list[str]:
     tried = [each for each in report.tools if _is_told(each)]
     if broken:
         guilty = sum(bool(_find(each, Verdict.BROKEN)) for each in tried)
@@ -155,8 +155,10 @@ def _tail(report: CheckReport, broken: int, style: Style) -> list[str]:
     elif not report.is_tried:
         lines = headline(Mark.FAILED, "nothing could be tried", style)
     else:
-        held = report.count(Verdict.HOLDS)
-        lines = headline(Mark.DONE, f"{plural(len(tried), 'tool')} tried, no rule broken ({held} held)", style)
+        untried = report.count(Verdict.UNTRIED) if strict else 0
+        left = f", but {untried} untried" if untried else f" ({report.count(Verdict.HOLDS)} held)"
+        mark = Mark.FAILED if untried else Mark.DONE
+        lines = headline(mark, f"{plural(len(tried), 'tool')} tried, no rule broken{left}", style)
     more = broken - FOUND_MAX
     return [*lines, *([f"  {more:,} more breaches, with -o json"] if more > 0 else [])]
 

@@ -1,0 +1,163 @@
+"""Tools with one mistake each that a check of single tools finds; `tests/conformance` asks whether each is named."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from sagactl import CallContext, Done, NotDone, Rejected, Secret, tool
+
+from ._shop import answer, books, find, name_of, note, put, put_another, shelf, take
+
+Thing = Mapping[str, str]
+
+
+@tool("race.put", compensation="wrong.take", chaos_safe=True)
+def put_if_there_is_none(context: CallContext) -> Thing:
+    """Look first, and act later: two at once both find nothing."""
+    things = find(context)
+    time.sleep(0.1)
+    return answer(things[0].name if things else put_another(context))
+
+
+@tool("wrong.take", null_safe=True, chaos_safe=True)
+def take_soundly(context: CallContext) -> Mapping[str, int]:
+    """Take it away, found by its key."""
+    return {"taken": take(context)}
+
+
+@tool("wide.put", compensation="wide.take", chaos_safe=True)
+def put_unless_closed(context: CallContext) -> Thing:
+    """Put a thing there, unless anybody's was taken away."""
+    if (books(context) / "closed").exists():
+        raise Rejected("it was taken away already", code="taken")
+    return answer(put(context, context.idempotency_key))
+
+
+@tool("wide.take", null_safe=True, late_safe=True, chaos_safe=True)
+def take_and_close(context: CallContext) -> Mapping[str, int]:
+    """Leave a mark that refuses everybody."""
+    (books(context) / "closed").touch()
+    return {"taken": take(context)}
+
+
+@tool("shared.put", compensation="wrong.take", probe="shared.find", chaos_safe=True)
+def put_for_all(context: CallContext) -> Thing:
+    """Put a thing there."""
+    return answer(put(context, context.idempotency_key))
+
+
+@tool("shared.find", read_only=True, chaos_safe=True)
+def find_anybodys(context: CallContext) -> Done | NotDone:
+    """Find whatever stands there, whose key it is doesn't matter."""
+    things = sorted(path for path in shelf(context).iterdir() if path.name != "of-somebody-else")
+    return Done({"thing": things[0].name}) if things else NotDone()
+
+
+@tool("eager.put", compensation="wrong.take", chaos_safe=True)
+def put_eagerly(context: CallContext, word: str = "thing") -> Thing:
+    """Put a thing there, and then look whether that is allowed."""
+    name = put(context, context.idempotency_key)
+    if word == "forbidden":
+        raise Rejected("that is forbidden", code="forbidden")
+    return answer(name)
+
+
+@tool("lax.put", compensation="wrong.take", chaos_safe=True)
+def put_anything(context: CallContext, word: str = "thing") -> Thing:
+    """Allow everything."""
+    del word
+    return answer(put(context, context.idempotency_key))
+
+
+@tool("odd.put", compensation="wrong.take", output_schema={"type": "object", "required": ["place"]}, chaos_safe=True)
+def put_oddly(context: CallContext) -> Thing:
+    """Return what the schema doesn't say."""
+    return answer(put(context, context.idempotency_key))
+
+
+@tool("endless.put", compensation="wrong.take", chaos_safe=True)
+def put_for_ever(context: CallContext) -> Thing:
+    """Wait for something that doesn't come, whoever says that the time is over."""
+    del context
+    time.sleep(60)
+    return answer("nothing")
+
+
+LOOSE = {"type": "object", "properties": {"word": {}}}
+
+
+@tool("loose.put", compensation="wrong.take", arguments_schema=LOOSE, chaos_safe=True)
+def put_words(word: str, context: CallContext) -> Thing:
+    """Need what the schema doesn't ask for, and fail over what it takes."""
+    return answer(put(context, context.idempotency_key, suffix=word.upper()))
+
+
+@tool("peeking.put", compensation="wrong.take", probe="peeking.find", chaos_safe=True)
+def put_and_be_watched(context: CallContext) -> Thing:
+    """Put a thing there."""
+    return answer(put(context, context.idempotency_key))
+
+
+@tool("peeking.find", read_only=True, chaos_safe=True)
+def find_and_write(context: CallContext) -> Done | NotDone:
+    """Find it, and write down that somebody has asked."""
+    with (shelf(context) / "questions").open("a") as file:
+        file.write("asked\n")
+    things = find(context)
+    return Done({"thing": things[0].name}) if things else NotDone()
+
+
+@tool("fickle.put", compensation="wrong.take", chaos_safe=True)
+def put_and_count(context: CallContext) -> Thing:
+    """Have one effect, and another answer each time."""
+    put(context, context.idempotency_key)
+    return answer(str(time.monotonic_ns()))
+
+
+@tool("blank.put", compensation="blank.take", compensation_with={"thing": "${{ output.thing }}"}, chaos_safe=True)
+def put_blankly(context: CallContext) -> Thing:
+    """Put a thing there."""
+    return answer(put(context, context.idempotency_key))
+
+
+@tool("blank.take", null_safe=True, chaos_safe=True)
+def take_if_named(context: CallContext, thing: str | None = None) -> Mapping[str, bool]:
+    """Be declared null_safe, and find nothing without a name."""
+    if thing is not None:
+        (shelf(context) / thing).unlink(missing_ok=True)
+    return {"taken": thing is not None}
+
+
+@tool("refund.put", compensation="refund.take", chaos_safe=True)
+def put_for_money(context: CallContext) -> Thing:
+    """Put a thing there."""
+    return answer(put(context, context.idempotency_key))
+
+
+@tool("refund.take", null_safe=True, chaos_safe=True)
+def take_and_pay(context: CallContext) -> Mapping[str, int]:
+    """Pay back each time."""
+    with (shelf(context) / "paid").open("a") as file:
+        file.write(f"{name_of(context.forward_key)}\n")
+    return {"taken": take(context)}
+
+
+@tool("open.put", compensation="wrong.take", chaos_safe=True)
+def put_openly(key: Secret, context: CallContext) -> Thing:
+    """Return what it was trusted with."""
+    put(context, context.idempotency_key)
+    return answer(f"made with {key}")
+
+
+@tool("torn.read", read_only=True, chaos_safe=True)
+def read_and_write(context: CallContext) -> Mapping[str, bool]:
+    """Only read, it says, and note that it was here."""
+    return {"again": note_on_shelf(context)}
+
+
+def note_on_shelf(context: CallContext) -> bool:
+    """Leave a trace where it is seen."""
+    is_known = note(context, "read")
+    (shelf(context) / f"read-{name_of(context.idempotency_key)}").touch()
+    return is_known
