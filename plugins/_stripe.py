@@ -74,15 +74,21 @@ def find_marked(context: CallContext, read_page: ReadPage) -> list[Any]:
     """
     key = name_effect(context.forward_key, KEY_LENGTH_MAX)
     since = int(context.begun_at.timestamp()) - CLOCK_SKEW_SECONDS
-    params: dict[str, Any] = {"limit": PAGE, "created": {"gte": since}}
+    made = list_all(context, read_page, created={"gte": since})
+    return [each for each in made if _read_mark(each) == key]
+
+
+def list_all(context: CallContext, read_page: ReadPage, **only: Any) -> list[Any]:
+    """Return a list of Stripe's to its end, the latest first; raises LookupError where it is too long."""
     found: list[Any] = []
+    after: dict[str, str] = {}
     for _ in range(PAGES_MAX):
-        page = ask(context, partial(read_page, params=params))
-        found += [each for each in page.data if _read_mark(each) == key]
+        page = ask(context, partial(read_page, params={"limit": PAGE, **only, **after}))
+        found += page.data
         if not page.has_more:
             return found
-        params = {**params, "starting_after": page.data[-1].id}
-    raise LookupError(f"more than {PAGE * PAGES_MAX} objects since the action began: ask Stripe by {METADATA_KEY}")
+        after = {"starting_after": page.data[-1].id}
+    raise LookupError(f"more than {PAGE * PAGES_MAX} objects: look for {METADATA_KEY} in Stripe's own pages")
 
 
 def _read_mark(thing: Any) -> object:

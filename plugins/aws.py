@@ -4,6 +4,7 @@
     aws.put_object    writes an object; its undo aws.delete_object removes exactly that version of it
     aws.send_message  sends a message to a FIFO queue (SQS); it can't be unsent, so it belongs at or behind a pivot
     aws.publish       the same for a FIFO topic (SNS)
+    aws.list_instances, aws.list_versions, aws.count_messages  only look
 
 Keys come from where boto3 looks for them: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, the role of the
 machine. A saga names none. The region is an argument and not a setting: a run that goes on on another machine must look
@@ -37,6 +38,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import islice
 from typing import Annotated, Any, Final, Literal, TypedDict, TypeVar
 
 from sagactl import CallContext, CannotTell, Done, NotDone, Rejected, Secret, Unavailable, tool
@@ -73,6 +75,12 @@ class Instance(TypedDict):
     private_address: str | None
 
 
+class Instances(TypedDict):
+    """Machines that weren't terminated."""
+
+    instances: list[Instance]
+
+
 class Terminated(TypedDict):
     """What became of a machine."""
 
@@ -85,10 +93,31 @@ class Written(TypedDict):
     version_id: str | None
 
 
+class Version(TypedDict):
+    """A version of an object; the id is null where the bucket keeps none."""
+
+    key: str
+    version_id: str | None
+    is_latest: bool
+    etag: str
+
+
+class Versions(TypedDict):
+    """Objects with all their versions, the latest first."""
+
+    versions: list[Version]
+
+
 class Deleted(TypedDict):
     """What became of a version of an object."""
 
     status: Literal["deleted", "already_gone"]
+
+
+class Count(TypedDict):
+    """How many messages wait, more or less."""
+
+    messages: int
 
 
 class Sent(TypedDict):
@@ -188,9 +217,20 @@ def find_instance(context: CallContext, region: Region) -> Done | NotDone | Cann
     return Done(_tell_instance(live[0])) if live else NotDone()
 
 
+@tool("aws.list_instances", read_only=True)
+def list_instances(context: CallContext, region: Region, name: str) -> Instances:
+    """List the machines of a name that weren't terminated."""
+    known = _read_instances(context, region, "Name", name)
+    return {"instances": [_tell_instance(each) for each in known if each["State"]["Name"] in LIVE_STATES]}
+
+
 def _find_instances(context: CallContext, region: str) -> list[dict[str, Any]]:
     """Return the machines that were started for the action, whatever became of them."""
-    wanted = [{"Name": f"tag:{TAG}", "Values": [name_effect(context.forward_key, TAG_LENGTH_MAX)]}]
+    return _read_instances(context, region, TAG, name_effect(context.forward_key, TAG_LENGTH_MAX))
+
+
+def _read_instances(context: CallContext, region: str, tag: str, value: str) -> list[dict[str, Any]]:
+    wanted = [{"Name": f"tag:{tag}", "Values": [value]}]
 
     def read(ec2: Any) -> list[dict[str, Any]]:
         pages = ec2.get_paginator("describe_instances").paginate(Filters=wanted)
@@ -347,6 +387,25 @@ def find_object(context: CallContext, region: Region, bucket: str, key: str) -> 
     return Done(_tell_object(own[0])) if own else NotDone()
 
 
+@tool("aws.list_versions", read_only=True)
+def list_versions(context: CallContext, region: Region, bucket: str, prefix: str) -> Versions:
+    """List the objects whose keys begin with *prefix*, with all their versions."""
+
+    def read(s3: Any) -> list[Any]:
+        pages = s3.get_paginator("list_object_versions").paginate(Bucket=bucket, Prefix=prefix)
+        return list(islice((each for page in pages for each in page.get("Versions", [])), VERSIONS_MAX + 1))
+
+    found = ask(context, "s3", region, read)
+    if len(found) > VERSIONS_MAX:
+        raise Rejected(f"more than {VERSIONS_MAX} versions begin with {prefix!r}", code="too_many")
+    return {"versions": [_tell_version(each) for each in found]}
+
+
+def _tell_version(found: dict[str, Any]) -> Version:
+    version_id = None if found["VersionId"] == "null" else found["VersionId"]
+    return {"key": found["Key"], "version_id": version_id, "is_latest": found["IsLatest"], "etag": found["ETag"]}
+
+
 def _tell_object(found: dict[str, Any]) -> Written:
     return {"version_id": found.get("VersionId")}
 
@@ -398,6 +457,14 @@ def publish(
     }
     ask(context, "sns", region, lambda sns: sns.publish(**_leave_out_none(params)))
     return {"deduplication_id": token}
+
+
+@tool("aws.count_messages", read_only=True)
+def count_messages(context: CallContext, region: Region, queue_url: str) -> Count:
+    """Count the messages that wait in a queue; SQS says itself that this lags behind a little."""
+    wanted = {"QueueUrl": queue_url, "AttributeNames": ["ApproximateNumberOfMessages"]}
+    found = ask(context, "sqs", region, lambda sqs: sqs.get_queue_attributes(**wanted))
+    return {"messages": int(found["Attributes"]["ApproximateNumberOfMessages"])}
 
 
 def _refuse_unordered(context: CallContext, target: str) -> str:

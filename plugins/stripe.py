@@ -2,6 +2,7 @@
 
     stripe.create_customer  and its undo stripe.delete_customer, which Stripe does for good
     stripe.charge           takes money from a card (the charges API); its undo stripe.refund gives back what is left
+    stripe.list_customers, stripe.list_charges  only look
 
 The key is the secret STRIPE_API_KEY (see `sagactl help secrets`): the tools need it, and no saga mentions it. The
 variable STRIPE_API_BASE names another address than Stripe's, such as that of a fake for tests.
@@ -28,7 +29,7 @@ from typing import Annotated, Any, Final, Literal, TypedDict
 
 from sagactl import CallContext, CannotTell, Done, NotDone, Rejected, tool
 
-from ._stripe import API_KEY, ask, find_marked, mark, under_key
+from ._stripe import API_KEY, ask, find_marked, list_all, mark, under_key
 
 RETENTION: Final = "24h"
 LIVE_STATUSES: Final = frozenset({"succeeded", "pending"})
@@ -50,6 +51,24 @@ class Charge(TypedDict):
     charge_id: str
     amount: int
     currency: str
+
+
+class Customers(TypedDict):
+    """Those of one address."""
+
+    customers: list[Customer]
+
+
+class HeldCharge(Charge):
+    """A charge that wasn't given back whole; `left` is what wasn't."""
+
+    left: int
+
+
+class Charges(TypedDict):
+    """Those of one customer that hold money, the latest first."""
+
+    charges: list[HeldCharge]
 
 
 class Deleted(TypedDict):
@@ -74,10 +93,23 @@ class Refunded(TypedDict):
     secrets=(API_KEY,),
 )
 def create_customer(
-    context: CallContext, email: str, name: str | None = None, description: str | None = None
+    context: CallContext,
+    *,
+    email: str,
+    name: str | None = None,
+    description: str | None = None,
+    source: str | None = None,
 ) -> Customer:
-    """Create a customer."""
-    params = _leave_out_none(email=email, name=name, description=description, metadata=mark(context))
+    """Create a customer.
+
+    Args:
+        context: The call.
+        email: Its address; Stripe allows any number of customers with one.
+        name: What it is called.
+        description: What you want to see beside it.
+        source: A token of the card that it is charged with.
+    """
+    params = _leave_out_none(email=email, name=name, description=description, source=source, metadata=mark(context))
     return {"customer_id": ask(context, lambda api: api.v1.customers.create(params, under_key(context))).id}
 
 
@@ -105,6 +137,13 @@ def find_customer(context: CallContext, email: str | None = None) -> Done | NotD
     if len(found) > 1:
         return CannotTell(f"{len(found)} customers have this key")
     return Done({"customer_id": found[0].id}) if found else NotDone()
+
+
+@tool("stripe.list_customers", read_only=True, secrets=(API_KEY,))
+def list_customers(context: CallContext, email: str) -> Customers:
+    """List the customers of an address, the latest first."""
+    found = list_all(context, _read_customers, email=email)
+    return {"customers": [{"customer_id": each.id} for each in found]}
 
 
 def _read_customers(api: Any, params: dict[str, Any]) -> Any:
@@ -200,9 +239,21 @@ def find_charge(
     return Done(told)
 
 
+@tool("stripe.list_charges", read_only=True, secrets=(API_KEY,))
+def list_charges(context: CallContext, customer: str) -> Charges:
+    """List the charges of a customer that hold money: taken, and not given back whole."""
+    found = [each for each in list_all(context, _read_charges, customer=customer) if each.status in LIVE_STATUSES]
+    left = ((each, each.amount - each.amount_refunded) for each in found)
+    return {"charges": [{**_tell_charge(each), "left": amount} for each, amount in left if amount]}
+
+
+def _read_charges(api: Any, params: dict[str, Any]) -> Any:
+    return api.v1.charges.list(params)
+
+
 def _find_charges(context: CallContext, **only: Any) -> list[Any]:
     """Return the charges of an action that took money, whether it was given back since or not."""
-    found = find_marked(context, lambda api, params: api.v1.charges.list({**params, **only}))
+    found = find_marked(context, lambda api, params: _read_charges(api, {**params, **only}))
     return [each for each in found if each.status in LIVE_STATUSES]
 
 

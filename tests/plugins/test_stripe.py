@@ -245,13 +245,19 @@ def test_a_customer_is_made_once_found_and_deleted_once(fake: stripe.Stripe) -> 
 
 
 def test_a_customers_card_is_charged(fake: stripe.Stripe) -> None:
-    """A charge of a customer without a card is rejected; its probe asks for this customer's charges alone."""
-    customer_id = enrolling().done()["customer_id"]
-    payment = Deed("stripe.charge", {**charging().arguments, "customer": customer_id}, charging().environ)
-    del payment.arguments["source"]
-    assert word(payment.act())[0] == "rejected"
-    assert payment.find() == ("not_done", None)
+    """E6: the card that a customer was made with; the probe reads that customer's charges alone."""
+    customer_id = enrolling(source="tok_visa").done()["customer_id"]
+    payment = deed("stripe.charge", amount=700, currency="eur", customer=customer_id)
+    first = payment.done()
+    assert payment.find() == ("done", first)
     assert f"customer={customer_id}" in fake.between.seen[-1][1]
+    listing = deed("stripe.list_charges", customer=customer_id)
+    assert listing.done() == {"charges": [{**first, "left": 700}]}
+    assert payment.undone({"charge_id": first["charge_id"]}) == {"status": "refunded", "amount": 700}
+    assert listing.done() == {"charges": []}
+    stranger = deed("stripe.charge", amount=700, currency="eur", customer=enrolling().done()["customer_id"])
+    assert word(stranger.act())[0] == "rejected"
+    assert stranger.find() == ("not_done", None)
 
 
 def test_nothing_is_found_that_was_made_under_another_key(fake: stripe.Stripe) -> None:

@@ -1,8 +1,8 @@
 """A fake of Stripe that others wrote, and what it lacks.
 
-`stripe-stateful-mock` keeps idempotency keys and refuses a second refund, as Stripe does. It deletes no customer: that
-is done here, before it, by Stripe's description. Neither is the real Stripe: the words of its errors and the shape of
-its objects are what they were in 2020.
+`stripe-stateful-mock` keeps idempotency keys and refuses a second refund, as Stripe does. It deletes no customer, and
+forgets whose charge a charge was: that is done here, before it, by Stripe's description. Neither is the real Stripe:
+the words of its errors and the shape of its objects are what they were in 2020.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ START = "require('stripe-stateful-mock').createExpressApp().listen(Number(proces
 """Started by its own program it would listen on all addresses."""
 
 CUSTOMERS = "/v1/customers"
+CHARGES = "/v1/charges"
 
 
 @dataclass
@@ -61,14 +62,16 @@ def _read(url: str, params: dict[str, str]) -> Any:
 
 
 @dataclass
-class _Deleting:
-    """The deletion of customers: for good, found by its id as deleted, and no longer listed."""
+class _Mending:
+    """The deletion of customers, for good, found by its id as deleted, and no longer listed; and whose charges are."""
 
     url: str
     deleted: set[str] = field(default_factory=set)
 
     def answer(self, method: str, path: str, _: bytes) -> Reply | None:
         parts = urlsplit(path)
+        if parts.path == CHARGES and method == "GET":
+            return self._list_charges(parts.query)
         name = parts.path.removeprefix(f"{CUSTOMERS}/")
         if parts.path == CUSTOMERS and method == "GET":
             return self._list(parts.query)
@@ -94,6 +97,14 @@ class _Deleting:
             return None
         found = self._get(f"{CUSTOMERS}?{urlencode(wanted, doseq=True)}").json()
         found["data"] = [each for each in found["data"] if each["id"] not in self.deleted]
+        return _say(found)
+
+    def _list_charges(self, query: str) -> Reply | None:
+        wanted = parse_qs(query)
+        if "customer" not in wanted:
+            return None
+        found = self._get(CHARGES).json()
+        found["data"] = [each for each in found["data"] if each["source"]["customer"] == wanted["customer"][0]]
         return _say(found)
 
     def _get(self, path: str) -> httpx.Response:
@@ -125,5 +136,5 @@ def serving(folder: Path) -> Iterator[Stripe]:
     command = [node, "-e", START, str(port)]
     with running(command, is_ready=lambda: is_listening(port), log=folder / "stripe.log", cwd=HERE):
         url = f"http://127.0.0.1:{port}"
-        with standing_before(url, _Deleting(url).answer) as between:
+        with standing_before(url, _Mending(url).answer) as between:
             yield Stripe(url, between)
