@@ -129,10 +129,7 @@ class ToolSet:
 
     def why_missing(self, tool: str) -> str | None:
         """Return what keeps *tool* from being used: its plugin is broken, or two give it."""
-        for broken in self.registry.broken:
-            if tool in broken.tools or (not broken.tools and broken.name == tool.partition(".")[0]):
-                return str(broken)
-        return None
+        return self.registry.why_broken(tool)
 
     def close(self) -> None:
         """Let go of what calls needed."""

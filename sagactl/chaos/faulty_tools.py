@@ -19,6 +19,7 @@ from sagactl.chaos.trail import Plan, Trail
 from sagactl.chaos.traits import measure_growth
 from sagactl.core.answer import Answer, ProbeReply
 from sagactl.core.canonical import Json, digest
+from sagactl.core.pinned import Guard
 from sagactl.core.records import Direction, Failure, Operation, OutcomeKind, ProbeAnswer
 from sagactl.core.saga import ToolFacts
 from sagactl.tools.base import Invocation, Toolbox
@@ -105,6 +106,10 @@ class FaultyTools:
     def check_arguments(self, facts: ToolFacts, arguments: Json) -> str | None:
         """Return what is wrong with *arguments*, or None."""
         return self._tools.check_arguments(facts, arguments)
+
+    def guard_of(self, name: str) -> Guard | None:
+        """Return what must be asked before a call of the tool, if anything."""
+        return self._tools.guard_of(name)
 
     def missing_secrets(self, names: Sequence[str]) -> Mapping[str, str]:
         """Return which of the secrets can't be resolved now."""

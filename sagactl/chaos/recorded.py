@@ -13,6 +13,7 @@ from pathlib import Path
 
 from sagactl.core.answer import Answer, ProbeReply
 from sagactl.core.canonical import Json, canonical, parse
+from sagactl.core.pinned import Guard
 from sagactl.core.records import Direction, Failure, Operation, OutcomeKind, ProbeAnswer
 from sagactl.core.saga import Saga, ToolFacts
 from sagactl.core.state import RunState
@@ -142,6 +143,11 @@ class RecordedTools:
     def check_arguments(self, facts: ToolFacts, arguments: Json) -> str | None:
         """Return what is wrong with *arguments*, or None."""
         return self._tools.check_arguments(facts, arguments)
+
+    def guard_of(self, name: str) -> Guard | None:
+        """Ask nobody: nothing is called."""
+        del name
+        return None
 
     def missing_secrets(self, names: Sequence[str]) -> Mapping[str, str]:
         """Say that none is missing: nobody is given one."""

@@ -35,14 +35,14 @@ def foresee(session: Session, row: RunRow, request: Request | None) -> Foresight
 
 def survey(session: Session, row: RunRow) -> Situation:
     """Return what a driver of the run would find here and now besides its log."""
-    from sagactl.engine.run import find_missing_tools
+    from sagactl.engine.missing import find_missing_tools
 
     project = session.app
     saga = project.saga_of(row)
     return Situation(
         now_ms=now_ms(),
         slots=project.config.calls_max,
-        missing_tools=find_missing_tools(saga, project.toolbox),
+        missing_tools=frozenset(find_missing_tools(saga, project.toolbox)),
         missing_secrets=frozenset(project.toolbox.missing_secrets(saga.secrets_needed)),
         is_driven=row.holder is not None and not is_dead(row.holder),
     )

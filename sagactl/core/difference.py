@@ -193,10 +193,10 @@ def _compare_tools(before: _Part, after: _Part) -> Iterator[Difference]:
         was, is_now = before[name], after.get(name)
         if is_now is None or was == is_now:
             continue
-        fields = [field for field in was if was[field] != is_now[field]]
+        fields = [field for field in {**was, **is_now} if was.get(field) != is_now.get(field)]
         yield Difference(
             _A.TOOL_FACTS,
-            {field: was[field] for field in fields},
-            {field: is_now[field] for field in fields},
+            {field: was.get(field) for field in fields},
+            {field: is_now.get(field) for field in fields},
             tool=name,
         )

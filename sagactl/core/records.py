@@ -294,6 +294,20 @@ class Timer:
     due_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class ToolChange:
+    """A fact about a tool that isn't what the run has pinned; values as JSON, bounded, None where there is none.
+
+    `path` leads to the place within a schema. What doesn't `break` anything is told beside what does.
+    """
+
+    fact: str
+    path: str
+    before: Json
+    after: Json
+    breaks: bool = True
+
+
 class DecisionKind(StrEnum):
     """What the core can decide besides calls and delays."""
 
@@ -320,6 +334,8 @@ class Decision:
     failure: Failure | None = None
     plan: tuple[Operation, ...] = ()
     until_ms: int | None = None
+    changes: tuple[ToolChange, ...] = ()
+    """Of the tool that a run waits for, as it is here, against what the run has pinned."""
 
 
 @dataclass(frozen=True, slots=True)

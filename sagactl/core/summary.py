@@ -8,7 +8,17 @@ from enum import StrEnum
 from typing import Final
 
 from sagactl.core.canonical import Json
-from sagactl.core.records import AT_REST, Cause, Direction, Failure, NotUndone, Operation, Request, RunStatus
+from sagactl.core.records import (
+    AT_REST,
+    Cause,
+    Direction,
+    Failure,
+    NotUndone,
+    Operation,
+    Request,
+    RunStatus,
+    ToolChange,
+)
 from sagactl.core.saga import Saga
 from sagactl.core.state import OperationState, RunState, StepState, next_timer
 from sagactl.core.transitions import Phase
@@ -17,11 +27,15 @@ from sagactl.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What a run waits for: a word (`timer`, `missing_tool`, `cannot_end`, …), a detail, and until when."""
+    """What a run waits for: a word (`timer`, `missing_tool`, `cannot_end`, …), a detail, and until when.
+
+    `changes` say in what a missing tool that is there is another than the pinned one.
+    """
 
     what: str
     detail: str | None = None
     until_ms: int | None = None
+    changes: tuple[ToolChange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +104,7 @@ def _waiting_for(state: RunState) -> Waiting | None:
     if state.waiting is not None:
         word = state.waiting.cause.value if state.waiting.cause is not None else "person"
         detail = None if state.waiting.failure is None else state.waiting.failure.message
-        return Waiting(word, detail, state.waiting.until_ms)
+        return Waiting(word, detail, state.waiting.until_ms, state.waiting.changes)
     if state.in_flight:
         return None
     return Waiting("paused", None, None) if state.paused else _waiting_forward(state)

@@ -28,7 +28,6 @@ from pathlib import Path
 from threading import get_ident
 from typing import Final
 
-from sagactl.core.advance import advance
 from sagactl.core.definition import read_definition
 from sagactl.core.operators import answer_request
 from sagactl.core.records import Cause, Direction, Holder, Probe, Record
@@ -46,6 +45,7 @@ from sagactl.engine.settings import Committed, Settings
 from sagactl.engine.slots import Slots
 from sagactl.engine.timetable import Timetable
 from sagactl.engine.translate import make_hanging, make_invocation, make_record
+from sagactl.engine.turning import take_turn
 from sagactl.engine.workers import shared_workers
 from sagactl.errors import InternalError, LeaseLostError, SagactlError, StorageError
 from sagactl.log.base import Captured, Creation, Lease, Log, NewRun
@@ -330,7 +330,7 @@ class Driver:
             self._log.release([run.lease])
 
     def _advance(self, run: Run, slots: int) -> None:
-        turn = advance(run.saga, run.state, run.make_world(self._now_ms(run), slots), self._draw)
+        turn = take_turn(run, self._now_ms(run), slots, self._draw)
         run.records += turn.records
         run.to_make += turn.calls
         self._slots.taken += len(turn.calls)

@@ -8,6 +8,7 @@ from itertools import takewhile
 
 from sagactl.core.canonical import Json
 from sagactl.core.evolve import evolve, replay
+from sagactl.core.pinned import Guard, Misfit, describe_misfit
 from sagactl.core.records import (
     AT_REST,
     Cause,
@@ -30,7 +31,8 @@ from sagactl.core.world import AskProbe, MakeCall, Wait, World
 from sagactl.dataclass import dataclass
 from sagactl.engine.calls import CallUnderWay
 from sagactl.engine.ending import Why
-from sagactl.errors import DamagedLogError, InternalError, NotFoundError, PluginError
+from sagactl.engine.missing import find_missing_tools
+from sagactl.errors import DamagedLogError, InternalError
 from sagactl.log.base import Batch, Captured, Lease, Log
 from sagactl.tools.base import Toolbox
 
@@ -70,7 +72,10 @@ class Run:
     committed_seq: int
     skew_ms: int = 0
     """How far the run's last record lies ahead of this machine's clock."""
-    missing_tools: frozenset[str] = frozenset()
+    missing_tools: dict[str, Misfit] = field(default_factory=dict)
+    """Those that can't be called here, each with the reason."""
+    guards: Mapping[str, Guard] = field(default_factory=dict)
+    """What must be asked before the intent of a call, by tool."""
     missing_secrets: Mapping[str, str] = field(default_factory=dict)
     """Those that can't be resolved now, each with the reason."""
     records: list[Record] = field(default_factory=list)
@@ -103,16 +108,19 @@ class Run:
         """Return what the core decides from besides the state; looks after the secrets it needs (E19)."""
         if self.saga.secrets_needed:
             self.missing_secrets = self.evaluator.toolbox.missing_secrets(self.saga.secrets_needed)
-        return World(now_ms, slots, self.evaluator, self.missing_tools, frozenset(self.missing_secrets))
+        missing = frozenset(self.missing_tools)
+        return World(now_ms, slots, self.evaluator, missing, frozenset(self.missing_secrets))
 
     def hold_up(self, wait: Wait, now_ms: int) -> Decision:
         """Note what the run waits for in vain, and return the record that says so."""
         name, cause = str(wait.detail), Cause(wait.what)
         self.held_up = Why(wait.what), name
-        reason = self.missing_secrets.get(name, "")
-        is_secret = cause is Cause.MISSING_SECRET
-        message = f"the secret {name}: {reason}" if is_secret else f"the tool {name} is not here, or changed"
-        return Decision(now_ms, DecisionKind.WAITING, cause=cause, failure=Failure(wait.what, message))
+        if cause is Cause.MISSING_TOOL:
+            misfit = self.missing_tools[name]
+            failure, changes = describe_misfit(name, misfit), misfit.changes
+        else:
+            failure, changes = Failure(wait.what, f"the secret {name}: {self.missing_secrets.get(name, '')}"), ()
+        return Decision(now_ms, DecisionKind.WAITING, cause=cause, failure=failure, changes=changes)
 
     def fold(self, record: Record) -> None:
         """Take *record* into the state and queue it for the next commit; raises InternalError for our own mistakes."""
@@ -152,6 +160,7 @@ def take_up(
         committed_seq=state.seq,
         skew_ms=max(0, max(record.at_ms for record in records) - now_ms),
         missing_tools=find_missing_tools(saga, toolbox),
+        guards={name: guard for name in saga.tools if (guard := toolbox.guard_of(name)) is not None},
     )
 
 
@@ -182,26 +191,3 @@ def take_up_again(run: Run, log: Log, *, now_ms: int) -> Run:
 
 def _is_answer(record: Record) -> bool:
     return isinstance(record, Outcome) or (isinstance(record, Probe) and record.answer is not None)
-
-
-def find_missing_tools(saga: Saga, toolbox: Toolbox) -> frozenset[str]:
-    """Return the pinned tools that aren't here, or changed so that the run can't rely on them (E16)."""
-    missing = set()
-    for name, pinned in saga.tools.items():
-        try:
-            present = toolbox.facts(name)
-        except (NotFoundError, PluginError):
-            missing.add(name)
-            continue
-        if not is_compatible(pinned, present):
-            missing.add(name)
-    return frozenset(missing)
-
-
-def is_compatible(pinned: ToolFacts, present: ToolFacts) -> bool:
-    """Tell whether a run that pinned one can go on with the other: same shapes, and no promise taken back."""
-    promises = ("idempotent", "null_safe", "late_safe")
-    same = ("probe", "read_only", "arguments_schema", "output_schema")
-    return all(getattr(present, name) or not getattr(pinned, name) for name in promises) and all(
-        getattr(pinned, name) == getattr(present, name) for name in same
-    )

@@ -57,6 +57,7 @@ from sagactl.core.records import (
     StepDecided,
     Timer,
     TimerKind,
+    ToolChange,
     Verb,
 )
 from sagactl.dataclass import dataclass
@@ -104,6 +105,9 @@ def _nested(kind: type, forms: Mapping[str, Form]) -> Form:
 _FAILURE: Final = _nested(Failure, {"type": _TEXT, "message": _TEXT})
 _HOLDER: Final = _nested(Holder, {"host": _TEXT, "pid": _INTEGER, "started": _TEXT, "boot_id": _TEXT})
 _NOT_UNDONE: Final = _nested(NotUndone, {"step": _TEXT, "item": optional(_INTEGER), "reason": _TEXT})
+_TOOL_CHANGE: Final = _nested(
+    ToolChange, {"fact": _TEXT, "path": _TEXT, "before": _JSON, "after": _JSON, "breaks": _FLAG}
+)
 _REQUEST: Final = _nested(
     Request,
     {
@@ -227,6 +231,7 @@ _ALL: Final = (
             "failure": _FAILURE,
             "plan": list_of(_OPERATION),
             "until_ms": _INTEGER,
+            "changes": list_of(_TOOL_CHANGE),
         },
     ),
     _layout(

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias, TypeVar
 
 from sagactl.core.canonical import Json
+from sagactl.core.pinned import Guard
 from sagactl.core.records import Direction, Operation
 from sagactl.core.tracing import call_span_id, write_traceparent
 from sagactl.dataclass import dataclass as internal_dataclass
@@ -232,6 +233,8 @@ class Declaration:
     chaos_safe: bool = False
     secrets: tuple[str, ...] = ()
     isolation: str = IN_PROCESS
+    guard: Guard | None = None
+    """For kinds of tools whose other end may change: what is asked before each intent, see `core.pinned`."""
 
 
 def tool(

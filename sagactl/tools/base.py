@@ -11,6 +11,7 @@ from typing import Protocol
 
 from sagactl.core.answer import Answer, ProbeReply
 from sagactl.core.canonical import Json
+from sagactl.core.pinned import Guard
 from sagactl.core.records import Operation
 from sagactl.core.saga import ToolFacts
 from sagactl.dataclass import dataclass
@@ -87,6 +88,10 @@ class Toolbox(Protocol):
 
     def check_arguments(self, facts: ToolFacts, arguments: Json) -> str | None:
         """Return what is wrong with *arguments* by the pinned schema, or None."""
+        ...
+
+    def guard_of(self, name: str) -> Guard | None:
+        """Return what must be asked before an intent for the tool is written, where something must (E16)."""
         ...
 
     def missing_secrets(self, names: Sequence[str]) -> Mapping[str, str]:

@@ -13,6 +13,7 @@ from typing import Final, Union, cast, get_args, get_origin
 
 from sagactl.core.canonical import Json, NotJsonError
 from sagactl.core.keys import SECRET_NAME, TOOL_NAME
+from sagactl.core.pinned import Guard
 from sagactl.core.saga import ToolFacts
 from sagactl.core.template import TemplateSyntaxError, parse_template
 from sagactl.dataclass import dataclass
@@ -74,6 +75,8 @@ class Tool:
     """No fact about it: it says who may call it, not what it does."""
     isolation: Isolation | None = None
     """No fact either: how it is called. None: in this process."""
+    guard: Guard | None = None
+    """What is asked before the intent of a call is written."""
 
 
 def describe_tool(declaration: Declaration, function: object, *, place: Place, version: str) -> Tool:
@@ -126,6 +129,7 @@ def _describe(declaration: Declaration, function: Callable[..., object], place: 
         required=frozenset(name for name, each in signature.named.items() if each.default is inspect.Parameter.empty),
         converters=signature.build_converters(),
         is_chaos_safe=declaration.chaos_safe,
+        guard=declaration.guard,
     )
 
 

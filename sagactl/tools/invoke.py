@@ -17,6 +17,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from sagactl.core.answer import Answer, ProbeReply
 from sagactl.core.canonical import Json, NotJsonError, canonical
 from sagactl.core.keys import SECRET_MARK
+from sagactl.core.pinned import Guard, Misfit
 from sagactl.core.records import Failure, OutcomeKind, ProbeAnswer
 from sagactl.core.saga import INTERVAL_MS_MAX, PAYLOAD_BYTES_MAX, ToolFacts
 from sagactl.core.secrets import secrets_in
@@ -150,6 +152,11 @@ class PluginToolbox:
         """Return what is wrong with *output* by the pinned schema, or None."""
         return compile_schema(facts.output_schema)(output)
 
+    def guard_of(self, name: str) -> Guard | None:
+        """Return what must be asked before an intent for the tool is written, where something must (E16)."""
+        found = self._registry.tools.get(name)
+        return None if found is None or found.guard is None else partial(_ask, found.guard)
+
     def missing_secrets(self, names: Sequence[str]) -> Mapping[str, str]:
         """Return which of the secrets can't be resolved now, each with the reason."""
         nobody = dict.fromkeys(names, "there is nothing that resolves it")
@@ -251,6 +258,14 @@ class PluginToolbox:
         if problems and len(problems) == len(self._registry.probed_by(tool.facts.name)):
             raise BadOutputError(f"done, but with an output that does not fit: {problems[0]}")
         return ProbeReply(answer, output=output)
+
+
+def _ask(guard: Guard, pinned: ToolFacts) -> Misfit | None:
+    """Return what *guard* says; one that fails lets nothing be called."""
+    try:
+        return guard(pinned)
+    except Exception as error:  # a kind of tools is as good as what it talks to
+        return Misfit(bound_line(f"can't be compared with what was pinned: {read_message(error)}"))
 
 
 class _OneProcess:

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, cast
 from sagactl.core.answer import Answer, ProbeReply
 from sagactl.core.canonical import Json
 from sagactl.core.definition import take_snapshot
+from sagactl.core.pinned import Guard
 from sagactl.core.records import Failure, Holder, OutcomeKind, Record
 from sagactl.core.saga import PATIENT_RETRY, Call, Retry, Saga, Step, StepClass, ToolFacts
 from sagactl.core.template import ExpressionError, Scope, parse_template
@@ -58,6 +59,7 @@ class FakeToolbox:
     """Runs whose commands can't be ended."""
     no_secrets: dict[str, str] = field(default_factory=dict)
     """Secrets that can't be resolved, and why."""
+    guards: dict[str, Guard] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def facts(self, name: str) -> ToolFacts:
@@ -87,6 +89,9 @@ class FakeToolbox:
         if facts.name == self.fails_to_check:
             raise RuntimeError("the validator is broken")
         return None
+
+    def guard_of(self, name: str) -> Guard | None:
+        return self.guards.get(name)
 
     def missing_secrets(self, names: Sequence[str]) -> Mapping[str, str]:
         return {name: why for name, why in self.no_secrets.items() if name in names}

@@ -41,6 +41,7 @@ from sagactl.core.records import (
     StepDecided,
     Timer,
     TimerKind,
+    ToolChange,
     Verb,
 )
 from sagactl.errors import DamagedLogError
@@ -148,6 +149,7 @@ RECORDS: dict[type, st.SearchStrategy[Any]] = {
         failure=maybe(failures),
         plan=st.lists(operations, max_size=3).map(tuple),
         until_ms=maybe(numbers),
+        changes=st.lists(st.builds(ToolChange, texts, texts, values, values, st.booleans()), max_size=2).map(tuple),
     ),
     Operator: st.builds(Operator, numbers, requests, words(Disposition), detail=maybe(texts)),
     Ended: st.builds(

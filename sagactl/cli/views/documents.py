@@ -14,7 +14,7 @@ from sagactl.cli.views.words import tool_of
 from sagactl.core.canonical import Json
 from sagactl.core.keys import idempotency_key
 from sagactl.core.left import find_left
-from sagactl.core.records import Cause, Direction, Failure, Holder, Operation, Request
+from sagactl.core.records import Cause, Direction, Failure, Holder, Operation, Request, ToolChange
 from sagactl.documents import operation_in, write_operation, write_record_at, write_time
 
 if TYPE_CHECKING:
@@ -137,7 +137,20 @@ def _write_awaited(state: RunState, step_id: str) -> Json:
 def _write_waiting(waiting: Waiting | None) -> Json:
     if waiting is None:
         return None
-    return {"what": waiting.what, "detail": waiting.detail, "until": write_time(waiting.until_ms)}
+    found: Document = {"what": waiting.what, "detail": waiting.detail, "until": write_time(waiting.until_ms)}
+    if waiting.changes:
+        found["changes"] = [_write_change(change) for change in waiting.changes]
+    return found
+
+
+def _write_change(change: ToolChange) -> Json:
+    return {
+        "fact": change.fact,
+        "path": change.path or None,
+        "before": change.before,
+        "after": change.after,
+        "breaks": change.breaks,
+    }
 
 
 def _write_dead(state: RunState, operation: Operation) -> Json:

@@ -10,6 +10,7 @@ from typing import Final
 
 from sagactl.cli.views import commands
 from sagactl.cli.views.approvals import describe_approvals
+from sagactl.cli.views.changed_tool import list_changes
 from sagactl.cli.views.layout import Fact, headline, join_blocks, list_facts, list_hints
 from sagactl.cli.views.letters import describe_letters
 from sagactl.cli.views.scene import Scene
@@ -293,7 +294,12 @@ def _report_waiting(scene: Scene, summary: Summary) -> str:
     return join_blocks(
         headline(Mark.WAITING, f"{scene.title} {going}" + (f"; {words}" if words else ""), scene.style),
         list_facts(
-            [("so far", say_progress(scene.saga, scene.state)), *_list_last_failure(scene, summary)], scene.style
+            [
+                *list_changes(scene, summary),
+                ("so far", say_progress(scene.saga, scene.state)),
+                *_list_last_failure(scene, summary),
+            ],
+            scene.style,
         ),
         *describe_approvals(scene),
         list_hints([*hint_missing(scene, summary), *hint_people(scene, summary), *_hint_going_on(scene)], scene.style),

@@ -7,6 +7,7 @@ from typing import Final
 
 from sagactl.cli.views import commands
 from sagactl.cli.views.approvals import describe_approvals
+from sagactl.cli.views.changed_tool import list_changes
 from sagactl.cli.views.layout import (
     Cell,
     Column,
@@ -89,6 +90,7 @@ def render_run(scene: Scene, *, captured: Sequence[Captured] | None = None) -> s
                 *list_error(scene),
                 *(list_left(scene, left) if is_undone else []),
                 ("waits", say_waiting(scene, summary)),
+                *list_changes(scene, summary),
                 *_list_requests(scene),
             ],
             scene.style,
