@@ -31,7 +31,6 @@ from sagactl.core.saga import INTERVAL_MS_MAX, PAYLOAD_BYTES_MAX, ToolFacts
 from sagactl.core.secrets import secrets_in
 from sagactl.core.tracing import call_span_id, probe_span_id, write_traceparent
 from sagactl.errors import PluginError, SecretError
-from sagactl.secrets.masking import KNOWN
 from sagactl.tools.api import (
     NO_SECRETS,
     CallContext,
@@ -50,17 +49,16 @@ from sagactl.tools.convert import bound_line, describe_object, keep_raw, write_j
 from sagactl.tools.describe import Isolation, Tool
 from sagactl.tools.kind import Answered, Unsure
 from sagactl.tools.registry import Registry
+from sagactl.tools.sealing import as_word, seal, seal_reply
 from sagactl.tools.validate import compile_schema
 
 if TYPE_CHECKING:
     from sagactl.tools.isolated.caller import IsolatedCaller
 
-TYPE_LENGTH_MAX: Final = 64
 FORKED_EXIT_CODE: Final = 70
 """What the child of a tool ends with that forked and went on as if it were the driver."""
 
 _WORD_BREAK: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_NOT_WORD: Final = re.compile(r"[^A-Za-z0-9_.-]+", re.ASCII)
 
 
 class PluginToolbox:
@@ -96,13 +94,13 @@ class PluginToolbox:
         try:
             tool, enter = self._prepare(invocation)
         except BaseException as error:  # whatever it is, nothing was called
-            return _seal(_answer_unready(error))
+            return seal(_answer_unready(error))
         with _OneProcess(tool), self._traced(invocation), self._keeping() as captured:
             try:
                 answer = _answer_result(tool.facts, _finish(enter(), invocation))
             except BaseException as error:  # sys.exit and Ctrl-C in a tool are outcomes too
                 answer = _answer_exception(tool, error)
-        return _seal(answer, captured.text)
+        return seal(answer, captured.text)
 
     async def call_async(self, invocation: Invocation) -> Answer:
         """Await the tool, a plain one on a thread; only cancelling the task raises."""
@@ -116,7 +114,7 @@ class PluginToolbox:
         except asyncio.CancelledError:
             raise
         except BaseException as error:
-            return _seal(_answer_unready(error))
+            return seal(_answer_unready(error))
         if not tool.is_async:
             return await asyncio.to_thread(self.call, invocation)
         with _OneProcess(tool), self._traced(invocation), self._keeping() as captured:
@@ -129,20 +127,20 @@ class PluginToolbox:
                 answer = _answer_exception(tool, error)
             except BaseException as error:
                 answer = _answer_exception(tool, error)
-        return _seal(answer, captured.text)
+        return seal(answer, captured.text)
 
     def probe(self, invocation: Invocation) -> ProbeReply:
         """Call a probe with those arguments that it takes; its own failure is `cannot_tell`."""
         try:
             tool, enter = self._prepare(invocation, is_probe=True)
         except BaseException as error:
-            return _seal_reply(ProbeReply(ProbeAnswer.CANNOT_TELL, failure=_answer_unready(error).failure))
+            return seal_reply(ProbeReply(ProbeAnswer.CANNOT_TELL, failure=_answer_unready(error).failure))
         with _OneProcess(tool), self._traced(invocation, is_probe=True), self._keeping() as captured:
             try:
                 reply = self._read_reply(tool, _finish(enter(), invocation))
             except BaseException as error:
                 reply = ProbeReply(ProbeAnswer.CANNOT_TELL, failure=_answer_exception(tool, error).failure)
-        return _seal_reply(replace(reply, printed=captured.text))
+        return seal_reply(replace(reply, printed=captured.text))
 
     def check_arguments(self, facts: ToolFacts, arguments: Json) -> str | None:
         """Return what is wrong with *arguments* by the pinned schema, or None."""
@@ -410,7 +408,7 @@ def _answer_exception(tool: Tool, error: BaseException) -> Answer:
         return Answer(OutcomeKind.UNKNOWN, failure=failure, after_ms=after_ms, raw=error.raw)
     where = locate(error.__traceback__, tool.place.file)
     message = bound_line(f"{read_message(error) or 'no message'} ({where})")
-    return Answer(OutcomeKind.UNKNOWN, failure=Failure(_as_word(type(error).__name__), message))
+    return Answer(OutcomeKind.UNKNOWN, failure=Failure(as_word(type(error).__name__), message))
 
 
 def _answer_unready(error: BaseException) -> Answer:
@@ -419,17 +417,13 @@ def _answer_unready(error: BaseException) -> Answer:
     if isinstance(error, SecretError):
         return Answer(OutcomeKind.UNAVAILABLE, failure=Failure(error.code.replace("-", "_"), message))
     if isinstance(error, MemoryError) or not isinstance(error, Exception):
-        return Answer(OutcomeKind.UNAVAILABLE, failure=Failure(_as_word(type(error).__name__), message))
+        return Answer(OutcomeKind.UNAVAILABLE, failure=Failure(as_word(type(error).__name__), message))
     return Answer(OutcomeKind.REJECTED, failure=Failure("bad_arguments", message))
 
 
 def _read_failure(error: Rejected | Unavailable, code: str | None) -> Failure:
-    word = _as_word(str(code)) if code else _WORD_BREAK.sub("_", type(error).__name__).lower()
+    word = as_word(str(code)) if code else _WORD_BREAK.sub("_", type(error).__name__).lower()
     return Failure(word, bound_line(read_message(error)) or word)
-
-
-def _as_word(text: str) -> str:
-    return _NOT_WORD.sub("_", KNOWN.mask(text))[:TYPE_LENGTH_MAX] or "error"
 
 
 def read_message(error: BaseException) -> str:
@@ -475,29 +469,3 @@ def _read_probe_answer(result: object) -> tuple[ProbeAnswer, object]:
             answer = ProbeAnswer(result["answer"])
             return answer, result.get("reason" if answer is ProbeAnswer.CANNOT_TELL else "output")
     raise BadOutputError(f"a probe answers Done, NotDone or CannotTell, not {describe_object(result, length_max=60)}")
-
-
-def _seal(answer: Answer, printed: str = "") -> Answer:
-    """Return *answer* fit to be kept: whatever it says of a secret is masked, here and nowhere later (E19)."""
-    if not KNOWN.is_active:
-        return replace(answer, printed=printed) if printed else answer
-    return replace(
-        answer,
-        output=KNOWN.mask_json(answer.output),
-        failure=_mask_failure(answer.failure),
-        token=KNOWN.mask_json(answer.token),
-        raw=KNOWN.mask_json(answer.raw),
-        printed=printed,  # masked where it was captured
-    )
-
-
-def _seal_reply(reply: ProbeReply) -> ProbeReply:
-    """Return the reply of a probe, likewise."""
-    if not KNOWN.is_active:
-        return reply
-    failure = _mask_failure(reply.failure)
-    return replace(reply, output=KNOWN.mask_json(reply.output), failure=failure)
-
-
-def _mask_failure(failure: Failure | None) -> Failure | None:
-    return None if failure is None else Failure(_as_word(failure.type), KNOWN.mask(failure.message))
