@@ -194,8 +194,6 @@ class Connection:
                 raise await self._explain(session, error) from None
 
     async def _explain(self, session: Session, error: Any) -> Exception:
-        import asyncio
-
         from mcp_types import CONNECTION_CLOSED
 
         what = session.transport.read_own(error.data)
@@ -203,8 +201,7 @@ class Connection:
             session.is_retired = True
             self._host.loop.submit(session.close())
             return NotReachedError(f"{self._server.name}: {error.message}", code="server_unavailable")
-        if what is None and error.code == CONNECTION_CLOSED and not session.is_usable:
-            await asyncio.sleep(0)
+        if what is None and error.code == CONNECTION_CLOSED and await session.has_ended():
             return CallFailedError(f"{self._server.name} was lost in the call: {session.why()}", what="lost")
         return CallFailedError(f"{self._server.name}: {error.message}", code=error.code, what=what)
 

@@ -27,6 +27,9 @@ PAGES_MAX: Final = 100
 CLOSE_SECONDS: Final = 10.0
 """How long a connection may take to be closed, whatever is at its other end."""
 
+SETTLE_SECONDS: Final = 1.0
+"""How long it may take from the end of the messages to the end of the connection."""
+
 DESCRIPTION_LENGTH_MAX: Final = 20_000
 NAME_LENGTH_MAX: Final = 128
 
@@ -126,6 +129,13 @@ class Session:
         if not done:
             self._life.cancel()
             await asyncio.wait([self._life], timeout=CLOSE_SECONDS)
+
+    async def has_ended(self) -> bool:
+        """Tell whether the connection has ended, or is about to."""
+        import asyncio
+
+        await asyncio.wait([self._life], timeout=SETTLE_SECONDS)
+        return not self.is_usable
 
     async def relist(self) -> None:
         """Ask for the tools anew."""

@@ -113,9 +113,15 @@ def _make_careful(inner: Any, answer: Callable[[Any, str, str], Any]) -> Any:
             if (failed := _judge(request, response)) is not None and (instead := answer(request, *failed)) is not None:
                 await response.aclose()
                 return instead
-            if not response.headers.get("content-type", "").startswith("text/event-stream"):
-                response.stream = _bound(response.stream, request)  # events are bounded one by one
-            return response
+            if response.headers.get("content-type", "").startswith("text/event-stream"):
+                return response  # its events are bounded one by one
+            try:
+                content = await _read(response)
+            except httpx2.TransportError as error:
+                if (instead := answer(request, LOST, _explain(error))) is None:
+                    raise
+                return instead
+            return httpx2.Response(response.status_code, headers=response.headers, content=content, request=request)
 
         async def aclose(self) -> None:
             await inner.aclose()
@@ -142,19 +148,16 @@ def _judge(request: Any, response: Any) -> tuple[str, str] | None:
     return None
 
 
-def _bound(stream: Any, request: Any) -> Any:
+async def _read(response: Any) -> bytes:
+    """Return what an answer holds; raises ReadError where that is too much."""
     import httpx2
 
-    class Bounded(httpx2.AsyncByteStream):
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            size = 0
-            async for chunk in stream:
-                size += len(chunk)
-                if size > MESSAGE_BYTES_MAX:
-                    raise httpx2.ReadError(f"an answer of more than {MESSAGE_BYTES_MAX} bytes", request=request)
-                yield chunk
-
-        async def aclose(self) -> None:
-            await stream.aclose()
-
-    return Bounded()
+    content = bytearray()
+    try:
+        async for chunk in response.stream:
+            content += chunk
+            if len(content) > MESSAGE_BYTES_MAX:
+                raise httpx2.ReadError(f"an answer of more than {MESSAGE_BYTES_MAX} bytes")
+    finally:
+        await response.aclose()
+    return bytes(content)

@@ -41,19 +41,21 @@ done_output = {lines = 1}
 class Bench:
     """The project, its server's folder, and calls through the whole toolbox."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, tools: str = TOOLS, **settings: Any) -> None:
         self.folder = folder
         self.room = folder / "room"
         self.room.mkdir()
         (folder / "plugins").mkdir()
         self._project: Project | None = None
-        self.configure()
+        self.configure(tools, **settings)
         self.pin()
 
     def configure(self, tools: str = TOOLS, **settings: Any) -> None:
         """Write the settings; those of the server beside its command."""
-        words = {"command": [sys.executable, "-S", "-I", str(SERVER)], "cwd": "room", "connect_timeout": "10s"}
-        given = "".join(f"{key} = {_spell(value)}\n" for key, value in {**words, **settings}.items())
+        command = [sys.executable, "-S", "-I", str(SERVER)]
+        words = {} if "url" in settings else {"command": command, "cwd": "room"}
+        settings = {**words, "connect_timeout": "10s", **settings}
+        given = "".join(f"{key} = {_spell(value)}\n" for key, value in settings.items())
         (self.folder / "sagactl.toml").write_text(f"[mcp.test]\n{given}{tools}")
         self.close()
 
@@ -96,7 +98,8 @@ class Bench:
 
     def started(self) -> list[int]:
         """The processes that the server was, in order."""
-        return [int(each) for each in (self.room / "started").read_text().split()]
+        file = self.room / "started"
+        return [int(each) for each in file.read_text().split()] if file.exists() else []
 
     def close(self) -> None:
         """Close the project, as a command does at its end."""
