@@ -10,7 +10,10 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from sagactl.errors import StorageError
 
 if TYPE_CHECKING:
     from sagactl.config import Config
@@ -71,7 +74,7 @@ class ToolSet:
         from sagactl.log.holder import read_boot_id
         from sagactl.tools.built_in import BuiltIn
 
-        return BuiltIn(self._config.calls, read_boot_id)
+        return BuiltIn(self._config.calls, read_boot_id, _make_private)
 
     def _load_declared(self) -> list[Loaded | BrokenPlugin]:
         """Return the tools that are declared and not written in Python, and what is wrong with them."""
@@ -139,3 +142,13 @@ class ToolSet:
             self.built_in.close()
         if "http" in vars(self):
             self.http.close()
+
+
+def _make_private(folder: Path) -> None:
+    """Make the folder of calls as the log makes its own: a server may be started where there is no log yet."""
+    from sagactl.log.file_system import make_private_folder
+
+    try:
+        make_private_folder(folder)
+    except StorageError as error:
+        raise OSError(error.message) from error

@@ -50,7 +50,7 @@ ALLOWED = {
     "other_projects": {"core", "errors", "log.base"},
     "inputs": {"spec", "written", "tools.convert", "identity", "core", "errors"},
     "heads": {"config", "secrets", "log", "core", "errors"},
-    "toolset": {"config", "secrets", "tools", "log.holder", "core", "errors"},
+    "toolset": {"config", "secrets", "tools", "log.holder", "log.file_system", "core", "errors"},
     "app": {
         "app",
         "written",

@@ -12,6 +12,11 @@ from sagactl.doctor.store import check_store
 from sagactl.errors import InvalidError, SagactlError
 
 SECRETS_NAMED_MAX: Final = 5
+_SERVER_STATES: Final = {
+    "new": "isn't pinned",
+    "changed": "isn't what is pinned",
+    "removed": "is pinned, and not in the settings",
+}
 
 
 def examine(open_project: Callable[[], Project]) -> Iterator[Check]:
@@ -28,6 +33,7 @@ def examine(open_project: Callable[[], Project]) -> Iterator[Check]:
         yield from _check_ways(project)
         yield from check_store(project)
         yield _check_plugins(project)
+        yield from _check_servers(project)
         yield from _check_sagas(project)
 
 
@@ -52,6 +58,23 @@ def _check_plugins(project: Project) -> Check:
         names = ", ".join(sorted({each.name for each in registry.broken}))
         return fail("plugins", f"{len(registry.broken)} broken: {names}", "sagactl tools")
     return ok("plugins", count(len(registry.facts), "tool"))
+
+
+def _check_servers(project: Project) -> Iterator[Check]:
+    """Say which MCP servers can't be reached, or aren't what is pinned: calls to them would wait."""
+    if (servers := project.toolset.servers) is None:
+        return
+    try:
+        looks = servers.look()
+    except SagactlError as error:
+        yield fail("servers", error.message, error.hint)
+        return
+    bad = [look for look in looks if look.status != "same"]
+    for look in bad:
+        what = f"can't be used: {look.error}" if look.error else _SERVER_STATES.get(look.status, look.status)
+        yield fail("servers", f"{look.name} {what}", "sagactl tools pin --check")
+    if not bad:
+        yield ok("servers", f"{count(len(looks), 'MCP server')} reached, as pinned")
 
 
 def _check_sagas(project: Project) -> Iterator[Check]:

@@ -21,10 +21,13 @@ class BuiltIn:
     Args:
         calls: The folder where commands under way are noted, beside the log, so that whoever resumes finds it.
         boot_id: Tells this boot of the machine, and this pid namespace, from others.
+        make_folder: Makes the folder where it is missing, in its own way; may raise OSError.
     """
 
-    def __init__(self, calls: Path, boot_id: Callable[[], str]) -> None:
-        self.processes = Processes(calls, boot_id)
+    def __init__(
+        self, calls: Path, boot_id: Callable[[], str], make_folder: Callable[[Path], None] | None = None
+    ) -> None:
+        self.processes = Processes(calls, boot_id, make_folder)
         self._shell = ShellTools(self.processes)
 
     def load(self) -> Loaded:

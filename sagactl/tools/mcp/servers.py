@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from sagactl.tools.mcp.connection import Connection, Host
     from sagactl.tools.shell.processes import Processes
 
+LOOKED_AT_MAX: Final = 8
+"""Servers that are started at once to be looked at."""
+
 INSTALL: Final = "pip install 'sagactl[mcp]'"
 
 
@@ -129,16 +132,23 @@ class McpServers:
         for name in names:
             self.connect(name)
         if names:
-            return [self._look_at(name, self.lock) for name in names]
+            return self._look_at_all(names, self.lock)
         try:
             lock = self.lock
         except InvalidError as error:  # all of it is to be pinned anew, and that is a change to be agreed to
             vars(self)["lock"] = {}
             damage = [Change(LOCK_FILE, error.message, None)]
-            looks = [self._look_at(name, {}) for name in sorted(self.known)]
+            looks = self._look_at_all(sorted(self.known), {})
             return [replace(look, status="changed", changes={"": damage}) if look.present else look for look in looks]
         removed = [Look(name, "removed", pinned) for name, pinned in lock.items() if name not in self.known]
-        return [*(self._look_at(name, lock) for name in sorted(self.known)), *removed]
+        return [*self._look_at_all(sorted(self.known), lock), *removed]
+
+    def _look_at_all(self, names: Sequence[str], lock: Lock) -> list[Look]:
+        """Look at servers at once: each may take its time to start."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(LOOKED_AT_MAX) as threads:
+            return list(threads.map(lambda name: self._look_at(name, lock), names))
 
     @property
     def known(self) -> set[str]:

@@ -48,17 +48,26 @@ class CallFile(NamedTuple):
     boot: str
 
 
-class CallFiles:
-    """The folder of the calls under way; `boot_id` tells this boot and pid namespace from others."""
+def make_folder(folder: Path) -> None:
+    """Make a private folder and what is missing above it."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def __init__(self, folder: Path, boot_id: Callable[[], str]) -> None:
+
+class CallFiles:
+    """The folder of the calls under way; `boot_id` tells this boot and pid namespace from others.
+
+    `make` is how the folder is made where it is missing; it may raise OSError.
+    """
+
+    def __init__(self, folder: Path, boot_id: Callable[[], str], make: Callable[[Path], None] = make_folder) -> None:
         self._folder = folder
         self._boot_id = boot_id
+        self._make_folder = make
 
     def make(self, run_id: str) -> CallFile:
         """Return a place for the note about a new call; raises OSError."""
         token = secrets.token_hex(TOKEN_BYTES)
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._make_folder(self._folder)
         return CallFile(self._folder / f"{run_id}.{token}", token, self._boot_id())
 
     def end_orphans(self, run_id: str) -> None:

@@ -28,11 +28,15 @@ class Processes:
     Args:
         folder: Where what is under way is noted.
         boot_id: Tells this boot of the machine, and this pid namespace, from others.
+        make_folder: Makes the folder where it is missing, in its own way; may raise OSError.
     """
 
-    def __init__(self, folder: Path, boot_id: Callable[[], str]) -> None:
+    def __init__(
+        self, folder: Path, boot_id: Callable[[], str], make_folder: Callable[[Path], None] | None = None
+    ) -> None:
         self._folder = folder
         self._boot_id = boot_id
+        self._make_folder = make_folder
 
     def make_file(self, run_id: str) -> CallFile:
         """Return a place for the note about a new call; raises OSError."""
@@ -80,7 +84,8 @@ class Processes:
     def _files(self) -> CallFiles:
         from sagactl.tools.shell.orphans import CallFiles
 
-        return CallFiles(self._folder, self._boot_id)
+        given = () if self._make_folder is None else (self._make_folder,)
+        return CallFiles(self._folder, self._boot_id, *given)
 
     @cached_property
     def _launcher(self) -> Launcher:

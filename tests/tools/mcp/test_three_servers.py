@@ -203,7 +203,7 @@ def servers_of(folder: Path) -> list[str]:
     for process in Path("/proc").iterdir():
         try:
             words = (process / "cmdline").read_bytes().decode().split("\0")
-            if "mcp-server" in " ".join(words) and Path(os.readlink(process / "cwd")) == folder:
+            if "mcp-server" in " ".join(words) and (process / "cwd").readlink() == folder:
                 found.append(" ".join(words))
         except OSError:
             continue
