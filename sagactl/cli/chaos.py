@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-import signal
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Final, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
 from sagactl.app import guard_stdout
 from sagactl.cli.answer import write_document
+from sagactl.cli.ending import ending_cleanly
 from sagactl.cli.inputs import read_inputs
 from sagactl.cli.junit import JunitOption, junit_report
 from sagactl.cli.options import Output, make_app
@@ -138,7 +137,7 @@ def chaos(
     from sagactl.chaos.choosing import EXPERIMENTS_MAX, Choice
 
     choice = Choice(tuple(only or ()), tuple(experiment or ()), pairs, limit or EXPERIMENTS_MAX, seed)
-    with open_session(context, find_file(file)) as session, junit_report(session, junit) as report, _ending_cleanly():
+    with open_session(context, find_file(file)) as session, junit_report(session, junit) as report, ending_cleanly():
         with _open_laboratory(session, given) as laboratory:
             if lists:
                 return _list(session, laboratory, choice)
@@ -154,20 +153,6 @@ def chaos(
 
 def _count_jobs() -> int:
     return min(4, os.cpu_count() or 1)
-
-
-@contextmanager
-def _ending_cleanly() -> Iterator[None]:
-    """Let SIGTERM end processes and folders as Ctrl-C does."""
-
-    def leave(*_: object) -> NoReturn:
-        sys.exit(ExitCode.TERMINATED_BY_SIGNAL)
-
-    before = signal.signal(signal.SIGTERM, leave)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

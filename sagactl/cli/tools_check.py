@@ -11,6 +11,7 @@ import typer
 
 from sagactl.app import guard_stdout
 from sagactl.cli.answer import write_document
+from sagactl.cli.ending import ending_cleanly
 from sagactl.cli.inputs import read_inputs
 from sagactl.cli.junit import JunitOption, junit_report
 from sagactl.cli.options import Output, make_app
@@ -87,7 +88,7 @@ def check(
     guard_stdout()
     given = _Given(inputs or [], inputs_file, allow_unsafe or [], timeout)
     rules = _read_rules(rule or ())
-    with open_session(context) as session, junit_report(session, junit) as report:
+    with open_session(context) as session, junit_report(session, junit) as report, ending_cleanly():
         found = _check(session, given, names or (), rules)
         _write(session, given, found, strict=strict)
         from sagactl.cli.views.tools_check_documents import make_check_suites

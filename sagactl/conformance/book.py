@@ -58,4 +58,6 @@ class Book:
         for rule, reason in excused.items():
             if rule in found and found[rule].verdict in {Verdict.BROKEN, Verdict.UNTRIED}:
                 found[rule] = Finding(rule, Verdict.EXCUSED, f"{found[rule].seen}. {reason}")
+            elif rule in found and found[rule].verdict is Verdict.HOLDS:
+                found[rule] = Finding(rule, Verdict.HOLDS, "the check file excuses it, and it holds")
         return found

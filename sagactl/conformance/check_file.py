@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 from sagactl.conformance.rules import Rule
 from sagactl.core.canonical import Json
 from sagactl.core.keys import STEP_ID
+from sagactl.core.secrets import secrets_named
 from sagactl.core.template import Literal, Template, TemplateSyntaxError, parse_template
 from sagactl.dataclass import dataclass
 from sagactl.errors import InvalidError
@@ -204,6 +205,14 @@ class _Reader:
 
 def list_tools_named(file: CheckFile, entry: ToolEntry) -> Sequence[str]:
     """Return the tools that a check calls beside the one that is checked."""
+    return list(dict.fromkeys(each.tool for each in _list_calls(file, entry)))
+
+
+def list_secrets_named(file: CheckFile, entry: ToolEntry) -> Sequence[str]:
+    """Return the secrets that are arguments of these."""
+    return [name for each in _list_calls(file, entry) for name in secrets_named(each.arguments, None)]
+
+
+def _list_calls(file: CheckFile, entry: ToolEntry) -> Sequence[Preparation | Observation]:
     calls: list[Preparation | Observation] = [*file.set_up, *file.tear_down, *file.observe]
-    calls += [*entry.set_up, *entry.tear_down, *entry.observe]
-    return list(dict.fromkeys(each.tool for each in calls))
+    return [*calls, *entry.set_up, *entry.tear_down, *entry.observe]

@@ -92,4 +92,4 @@ def _describe_one(name: str, before: Json, after: Json) -> str:
         return f"{name} went"
     if name.startswith("file "):
         return f"{name} changed"
-    return f"{name}: {canonical(before)} → {canonical(after)}"[: 2 * SHOWN_LENGTH_MAX]
+    return f"{name} from {canonical(before)} to {canonical(after)}"[: 2 * SHOWN_LENGTH_MAX]

@@ -11,6 +11,7 @@ from typing import Final
 from sagactl.conformance.book import Book
 from sagactl.conformance.calling import Caller, HangingError, Identity
 from sagactl.conformance.cases import ACTING, IN_TURN, MISFITS, READING, REJECTED, UNDOING, Case
+from sagactl.conformance.check_file import list_secrets_named, list_tools_named
 from sagactl.conformance.choosing import Left
 from sagactl.conformance.report import Finding, ToolReport, Verdict
 from sagactl.conformance.rules import Rule
@@ -35,7 +36,7 @@ OTHER: Final = "other"
 _UNDO_RULES: Final = frozenset(
     {Rule.UNDO, Rule.UNDO_TWICE, Rule.UNDO_LOST_OUTPUT, Rule.UNDO_NEVER_RAN, Rule.LATE, Rule.OTHER_KEY}
 )
-_READ_RULES: Final = frozenset({Rule.SUCCEEDS, Rule.SCHEMA, Rule.REJECTS, Rule.READS_ONLY, Rule.DEADLINE})
+_READ_RULES: Final = frozenset({Rule.SUCCEEDS, Rule.SCHEMA, Rule.READS_ONLY, Rule.DEADLINE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +109,18 @@ class _Bench:
         return self._book.finish(self._subject.entry.excused)
 
     def _find_missing_secrets(self) -> str:
-        named = list(secrets_named(self._subject.arguments, None))
+        named = self._list_secrets()
         missing = self._suite.tools.missing_secrets(named) if named else {}
         return "; ".join(f"the secret {name} is missing: {why}" for name, why in missing.items())
+
+    def _list_secrets(self) -> list[str]:
+        """Return the secrets that the calls need: those that are named as arguments, and the tools' own."""
+        subject, tools = self._subject, self._suite.tools
+        named = list(secrets_named(subject.arguments, None))
+        partners = [each for each in (subject.facts, subject.undo, subject.probe) if each is not None]
+        partners += [tools.facts(name) for name in list_tools_named(subject.file, subject.entry)]
+        own = [name for each in partners for name in each.secrets]
+        return list(dict.fromkeys([*named, *list_secrets_named(subject.file, subject.entry), *own]))
 
     def _try_cases(self) -> str:
         """Make the cases, and return why not all of them could be made."""
@@ -136,7 +146,8 @@ class _Bench:
             rejects = [REJECTED]
         else:
             rejects = []
-            self._book.leave(Rule.REJECTS, "its check file has no rejects")
+            if not subject.facts.read_only:  # what changes nothing has no effect to leave behind
+                self._book.leave(Rule.REJECTS, "its check file has no rejects")
         if subject.facts.read_only:
             cases = [READING, MISFITS, *rejects]
         else:
@@ -169,8 +180,10 @@ class _Bench:
     def _note_all_calls(self) -> None:
         """Note what holds for all calls that were made."""
         caller = self._caller
+        if not caller.is_used:
+            return
         self._book.require(Rule.DEADLINE, caller.late)
-        if caller.telling or (KNOWN.is_active and list(secrets_named(self._subject.arguments, None))):
+        if caller.telling or (KNOWN.is_active and self._list_secrets()):
             self._book.require(Rule.SECRETS, caller.telling)
 
 

@@ -26,7 +26,7 @@ WORDS: Final = {
     Verdict.NOT_PROMISED: (Mark.NOT_RUN, "no promise"),
 }
 _TITLES: Final = {
-    Verdict.EXCUSED: "excused: broken, and the check file says why",
+    Verdict.EXCUSED: "excused: the check file says why",
     Verdict.NOT_PROMISED: "not promised, and the engine acts on that",
     Verdict.UNTRIED: "untried",
     Verdict.HOLDS: "holds, with a remark",

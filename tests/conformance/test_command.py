@@ -1,0 +1,267 @@
+"""`sagactl tools check` as an author of tools uses it: arguments, worlds, what is said and how it ends."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from tests.cli.project import Project
+from tests.conformance.project import broken_of, check, make_project, verdicts_of
+
+DESK = '''
+import asyncio
+from sagactl import CallContext, Done, NotDone, Rejected, Unavailable, Pending, Secret, tool
+
+
+def place(context):
+    folder = context.project / "desk"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def name(key):
+    return key.replace("/", "-")
+
+
+@tool("desk.open", chaos_safe=True)
+def open_desk(context: CallContext, drawer: str) -> dict[str, str]:
+    """Set the world up."""
+    if drawer == "stuck":
+        raise Rejected("it is stuck", code="stuck")
+    (place(context) / drawer).mkdir(exist_ok=True)
+    (context.project / "log").open("a").write(f"open {drawer}\\n")
+    return {"drawer": drawer}
+
+
+@tool("desk.close", chaos_safe=True)
+def close_desk(context: CallContext, drawer: str, told: str) -> None:
+    """Tear it down, and say so where the test looks."""
+    with open(told, "a") as file:
+        file.write(f"{drawer} {context.run_id}\\n")
+
+
+@tool("desk.list", read_only=True, chaos_safe=True)
+def list_desk(context: CallContext, drawer: str) -> dict[str, object]:
+    """Show the world."""
+    papers = sorted(path.name for path in (place(context) / drawer).iterdir())
+    return {"papers": papers, "asked_at": asyncio.run(asyncio.sleep(0, str(__import__("time").time())))}
+
+
+@tool("desk.put", compensation="desk.take", compensation_with={"drawer": "${{ args.drawer }}"},
+      probe="desk.find", key_retention="24h", chaos_safe=True)
+async def put(context: CallContext, drawer: str, word: str = "") -> dict[str, str]:
+    """Put a paper into a drawer; it takes three askings."""
+    if word == "forbidden":
+        raise Rejected("no", code="no")
+    if context.token is None and word == "slow":
+        raise Pending(after=0.01, token=1)
+    (place(context) / drawer / name(context.idempotency_key)).write_text("paper")
+    return {"paper": name(context.idempotency_key)}
+
+
+@tool("desk.take", null_safe=True, chaos_safe=True)
+def take(context: CallContext, drawer: str) -> dict[str, bool]:
+    """Take it out again; the first try finds the desk busy."""
+    if context.attempt == 1:
+        raise Unavailable("busy", retry_after=0.01)
+    paper = place(context) / drawer / name(context.forward_key)
+    was_there = paper.exists()
+    paper.unlink(missing_ok=True)
+    return {"was_there": was_there}
+
+
+@tool("desk.find", read_only=True, chaos_safe=True)
+def find(context: CallContext, drawer: str) -> Done | NotDone:
+    """Look for it."""
+    paper = place(context) / drawer / name(context.forward_key)
+    return Done({"paper": paper.name}) if paper.exists() else NotDone()
+
+
+@tool("desk.lock", chaos_safe=True)
+def lock(context: CallContext, key: Secret) -> None:
+    """Lock it."""
+'''
+CHECK = """
+input: {drawer: top}
+ignore: [log]
+set_up: [{id: opened, tool: desk.open, with: {drawer: "${{ input.drawer }}"}}]
+observe:
+  - {tool: desk.list, with: {drawer: "${{ steps.opened.output.drawer }}"}, show: {papers: "${{ output.papers }}"}}
+tear_down: [{tool: desk.close, with: {drawer: "${{ input.drawer }}", told: "TOLD"}}]
+tools:
+  desk.put:
+    with: {drawer: "${{ steps.opened.output.drawer }}", word: slow}
+    rejects: [{word: forbidden}]
+  desk.lock: {with: {key: "${{ secrets.no_such_secret }}"}}
+"""
+
+
+def _make(folder: Path, change: tuple[str, str] = ("", ""), plugin: str = DESK) -> Project:
+    (folder / "plugins").mkdir()
+    (folder / "plugins" / "desk.py").write_text(plugin)
+    text = CHECK.replace(*change) if change[0] else CHECK
+    (folder / "plugins" / "desk.check.yaml").write_text(text.replace("TOLD", str(folder / "told")))
+    return Project(folder)
+
+
+def test_worlds_are_set_up_seen_and_torn_down(tmp_path: Path) -> None:
+    """Steps of `set_up` give outputs, `observe` shows effects, `tear_down` ends every case; tries and askings go on."""
+    result = check(_make(tmp_path), "desk.put", "--strict", "-o", "json")
+    assert result.code == 0, result.out
+    found = verdicts_of(result.json)["desk.put"]
+    assert {rule for rule, verdict in found.items() if verdict == "holds"} == found.keys() - {"late"}
+    (same_key,) = [each for each in result.json["tools"][0]["rules"] if each["rule"] == "same-key"]
+    assert "as long as keys are kept" in same_key["seen"]
+    told = [line.split() for line in (tmp_path / "told").read_text().splitlines()]
+    assert {drawer for drawer, _ in told} == {"top"}
+    runs = [run_id for _, run_id in told]
+    assert len(set(runs)) == len(runs) >= 6  # each case has a run id of its own
+
+
+def test_inputs_of_the_command_line_go_on_top(tmp_path: Path) -> None:
+    """`-i` says where the sandbox is; it is in the command that shows a breach again."""
+    project = _make(tmp_path, ("rejects: [{word: forbidden}]", "rejects: [{word: allowed}]"))
+    result = check(project, "desk.put", "-i", "drawer=low", "--rule", "rejects", "-o", "json")
+    assert result.code == 1
+    assert {line.split()[0] for line in (tmp_path / "told").read_text().splitlines()} == {"low"}
+    (found,) = result.json["tools"][0]["rules"]
+    assert found["verdict"] == "broken"
+    assert found["again"] == "sagactl tools check -i drawer=low desk.put --rule rejects"
+
+
+def test_a_world_that_cannot_be_made_is_a_breach(tmp_path: Path) -> None:
+    """Where a case can't be set up nothing is passed over: exit 1, and what the set-up said."""
+    result = check(_make(tmp_path), "desk.put", "-i", "drawer=stuck")
+    assert result.code == 1
+    assert "the world can't be set up: opened (desk.open) came to rejected: stuck" in " ".join(result.out.split())
+
+
+def test_a_tear_down_that_fails_is_told(tmp_path: Path) -> None:
+    """What a check leaves in a system elsewhere is said; the verdicts stand."""
+    project = _make(tmp_path, ('told: "TOLD"', "told: /no/such/folder/told"))
+    result = check(project, "desk.put", "-o", "json")
+    assert result.code == 0
+    assert "desk.put: the world isn't torn down" in result.json["notes"][0]
+
+
+def test_a_secret_that_is_missing_is_said(tmp_path: Path) -> None:
+    """Secrets are references in the check file; where one can't be resolved nothing is called, and nothing passes."""
+    result = check(_make(tmp_path), "desk.lock", "-o", "json")
+    assert result.code == 1  # nothing could be tried
+    assert "the secret no_such_secret is missing" in result.json["tools"][0]["rules"][0]["seen"]
+
+
+def test_what_only_reads_is_checked_too(tmp_path: Path) -> None:
+    """A read-only tool that is no probe, and has arguments, is called twice and changes nothing."""
+    project = _make(tmp_path, ("  desk.lock:", "  desk.list: {with: {drawer: top}}\n  desk.lock:"))
+    found = verdicts_of(check(project, "desk.list", "-o", "json").json)
+    assert found == {"desk.list": dict.fromkeys(("succeeds", "schema", "reads-only", "deadline"), "holds")}
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "message"),
+    [
+        (("tools:", "tool: {}\ntools:"), "invalid-check-file", "desk.check.yaml: tool is no key"),
+        (("observe:\n  - {tool: desk.list", "observe:\n  - {tool: desk.open"), "invalid-check-file", "isn't read_only"),
+        (("tools:", "input: {a: 1}\ntools:"), "duplicate-key", "desk.check.yaml:8:1"),
+        (("{tool: desk.close", "{tool: desk.shut"), "plugin", "no tool named 'desk.shut'"),
+    ],
+)
+def test_a_wrong_check_file_is_exit_3(tmp_path: Path, change: tuple[str, str], code: str, message: str) -> None:
+    """What is wrong with the file is said with its place before anything is called."""
+    result = check(_make(tmp_path, change), "desk.put")
+    assert result.code == 3
+    assert f"error[{code}]" in result.err
+    assert message in result.err
+    assert not (tmp_path / "told").exists()
+
+
+def test_junit_has_a_case_for_each_rule(tmp_path: Path) -> None:
+    """`--junit`: a suite for each tool, a failure for each breach, skipped what isn't promised or tried."""
+    file = tmp_path / "tools.xml"
+    assert check(make_project(tmp_path), "late.put", "far.put", "--junit", str(file)).code == 1
+    suites = {each.get("name"): each for each in ET.parse(file).iter("testsuite")}
+    assert suites.keys() == {"tools check late.put", "tools check far.put"}
+    late = {each.get("name"): [child.tag for child in each] for each in suites["tools check late.put"].iter("testcase")}
+    assert late["late"] == ["failure"]
+    assert late["undo"] == []
+    far = {each.get("name"): [child.tag for child in each] for each in suites["tools check far.put"].iter("testcase")}
+    assert far["undo"] == ["skipped"]
+
+
+def test_what_is_untried_counts_where_that_is_asked_for(tmp_path: Path) -> None:
+    """`--strict` wants all of it tried; without it what can't be tried is told and nothing more."""
+    project = make_project(tmp_path)
+    assert check(project, "far.put").code == 0
+    strict = check(project, "far.put", "--strict")
+    assert strict.code == 1
+    assert "but 7 untried" in strict.out
+
+
+def test_only_the_rule_that_is_asked_for_is_told(tmp_path: Path) -> None:
+    """`--rule` tries and tells one rule, and one that there isn't is exit 2."""
+    project = make_project(tmp_path)
+    assert verdicts_of(check(project, "late.put", "--rule", "undo", "-o", "json").json) == {
+        "late.put": {"undo": "holds"}
+    }
+    refused = check(project, "late.put", "--rule", "luck")
+    assert (refused.code, "at-once" in refused.err) == (2, True)
+
+
+def test_text_of_tools_is_tamed(tmp_path: Path) -> None:
+    """What a tool says never reaches a terminal as it is."""
+    plugin = DESK.replace('raise Rejected("no", code="no")', 'raise ValueError("\\x1b[2Jgone")')
+    result = check(_make(tmp_path, plugin=plugin), "desk.put", "--rule", "rejects")
+    assert result.code == 1
+    assert "\x1b" not in result.out
+    assert "\\x1b[2Jgone" in result.out
+
+
+def test_a_check_that_is_ended_leaves_nothing_behind(tmp_path: Path) -> None:
+    """SIGTERM in the middle: the folders of its worlds go."""
+    project = make_project(tmp_path)
+    place = tmp_path / "tmp"
+    place.mkdir()
+    with project.start("tools", "check", "endless.put", extra={"TMPDIR": str(place)}) as process:
+        deadline = time.monotonic() + 30
+        while not list(place.glob("sagactl-chaos-*/world-*/shop")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+    assert process.returncode == 143
+    assert list(place.iterdir()) == []
+
+
+def test_calls_are_made_as_the_engine_makes_them(tmp_path: Path) -> None:
+    """A tool that asks for a process of its own gets it here too, and is held to the same rules."""
+    plugin = '''
+import os
+from pathlib import Path
+from sagactl import CallContext, tool
+
+
+@tool("own.put", compensation="own.take", isolation="process", chaos_safe=True)
+def put(context: CallContext) -> dict[str, str]:
+    """Put a thing there, and tell in which process."""
+    (context.project / context.idempotency_key.replace("/", "-")).write_text("thing")
+    Path(os.environ["TOLD"]).open("a").write(f"{os.getpid()}\\n")
+    return {"thing": "there"}
+
+
+@tool("own.take", null_safe=True, isolation="process", chaos_safe=True)
+def take(context: CallContext) -> None:
+    """Take it away."""
+    (context.project / context.forward_key.replace("/", "-")).unlink(missing_ok=True)
+'''
+    (tmp_path / "plugins").mkdir()
+    (tmp_path / "plugins" / "own.py").write_text(plugin)
+    told = tmp_path / "told"
+    project = Project(tmp_path, {"TOLD": str(told)})
+    result = check(project, "own", "--rule", "undo", "--rule", "same-key", "-o", "json")
+    assert (result.code, broken_of(result.json)) == (0, {})
+    pids = told.read_text().split()
+    assert len(set(pids)) == len(pids) >= 3
