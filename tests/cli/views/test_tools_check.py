@@ -35,7 +35,9 @@ BROKEN: Final = CheckReport(
             "shop.order",
             *_hold(Rule.SUCCEEDS, Rule.SCHEMA),
             Finding(Rule.REJECTS, Verdict.UNTRIED, "its check file has no rejects"),
-            Finding(Rule.SAME_KEY, Verdict.BROKEN, "the second call had an effect as well: ledger of order from 1 to 2"),
+            Finding(
+                Rule.SAME_KEY, Verdict.BROKEN, "the second call had an effect as well: ledger of order from 1 to 2"
+            ),
             Finding(Rule.AT_ONCE, Verdict.EXCUSED, "there are two effects: file a came. The sandbox locks nothing."),
             Finding(Rule.PROBE, Verdict.HOLDS, "it says done after the undo as well; the engine doesn't ask it then"),
             Finding(Rule.UNDO, Verdict.BROKEN, "something isn't as it was: file \x1b[2Jreceipt came"),
