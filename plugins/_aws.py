@@ -10,11 +10,12 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from sagactl import CallContext, Rejected, Unavailable
 
-from ._reach import lack, refuse, seconds_for, was_never_sent
+from ._reach import lack, read_answer, refuse, seconds_for, was_never_sent
 
 T = TypeVar("T")
 
@@ -103,7 +104,31 @@ def _connect(context: CallContext, service: str, region: str) -> Any:
         retries={"total_max_attempts": 1, "mode": "standard"},
         user_agent_extra="sagactl",
     )
-    return SESSIONS.make_client(service, config)
+    client = SESSIONS.make_client(service, config)
+    session = client._endpoint.http_session  # noqa: SLF001 - the library has no other way to bound what is read
+    client.meta.events.register("before-send", partial(_send, session, time.monotonic() + seconds))
+    return client
+
+
+def _send(session: Any, deadline: float, request: Any, **_: object) -> Any:
+    """Send a request in the library's place, which reads an answer without end and takes half of one for the whole."""
+    request.stream_output = True
+    answer = session.send(request)
+    length = answer.headers.get("content-length", "")
+    is_whole = request.method == "HEAD" or answer.status_code in {204, 304} or not length.isdecimal()
+    whole = None if is_whole else int(length)
+    with contextlib.closing(answer.raw):
+        content = read_answer(answer.raw, deadline, decode=False, length=whole)
+    answer._content = content  # noqa: SLF001 - what `answer.content` gives
+    return answer
+
+
+def expect(answer: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Return *answer*; raises LookupError where it lacks what AWS always says: the library takes anything for one."""
+    missing = [name for name in names if not answer.get(name)]
+    if missing:
+        raise LookupError(f"AWS answered without {', '.join(missing)}")
+    return answer
 
 
 @contextlib.contextmanager

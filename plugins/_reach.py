@@ -7,8 +7,9 @@ doesn't know who is asking. In each nothing happened. All else that goes wrong o
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Iterator
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from sagactl import CallContext, Rejected, Unavailable
 
@@ -22,6 +23,11 @@ NEVER_CONNECTED: Final = frozenset(
 
 DEPTH_MAX: Final = 8
 """How far the causes of an exception are followed."""
+
+ANSWER_BYTES_MAX: Final = 8_388_608
+"""How large an answer may be; a page of a hundred charges or machines has less than 1 MiB."""
+
+CHUNK_BYTES: Final = 65_536
 
 SPARE_SECONDS: Final = 0.25
 """How much earlier than its call a request gives up, so that what it came to is told in time."""
@@ -49,6 +55,28 @@ def seconds_for(context: CallContext) -> float:
     if seconds <= 0 or context.cancelled.is_set():
         raise TimeoutError("the call is over")
     return seconds
+
+
+def read_answer(raw: Any, deadline: float, *, decode: bool, length: int | None = None) -> bytes:
+    """Return what comes of an answer until *deadline*, by the monotonic clock, has passed; raises where it isn't whole.
+
+    Args:
+        raw: The answer as urllib3 has it, unread.
+        deadline: When it must have come.
+        decode: Whether it may have been packed.
+        length: How long it must be, where that is known and nobody else sees to it.
+    """
+    content = bytearray()
+    read = getattr(raw, "read1", raw.read)  # what has come, however little, so that the time is looked at
+    while chunk := read(CHUNK_BYTES, decode_content=decode):
+        content += chunk
+        if len(content) > ANSWER_BYTES_MAX:
+            raise ValueError(f"the answer is larger than {ANSWER_BYTES_MAX} bytes")
+        if time.monotonic() > deadline:
+            raise TimeoutError("the answer came too slowly")
+    if length is not None and len(content) < length:
+        raise ConnectionError(f"the answer was cut off: {len(content)} of {length} bytes")
+    return bytes(content)
 
 
 def was_never_sent(error: BaseException) -> bool:

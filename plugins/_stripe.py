@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeVar, cast
 
 from sagactl import CallContext, Rejected, Unavailable
 
-from ._reach import lack, name_effect, refuse, seconds_for, was_never_sent
+from ._reach import lack, name_effect, read_answer, refuse, seconds_for, was_never_sent
 
 if TYPE_CHECKING:
     from stripe import StripeClient, StripeError
@@ -38,10 +38,6 @@ KEY_LENGTH_MAX: Final = 255
 
 METADATA_KEY: Final = "sagactl_key"
 CONNECT_SECONDS: Final = 10.0
-ANSWER_BYTES_MAX: Final = 8_388_608
-"""How large an answer of Stripe may be; a page of a hundred charges has about 300 KB."""
-
-CHUNK_BYTES: Final = 65_536
 PAGE: Final = 100
 PAGES_MAX: Final = 100
 """How many pages of a list are read while an effect is looked for."""
@@ -97,10 +93,8 @@ def _read_mark(thing: Any) -> object:
 
 
 def _connect(context: CallContext) -> StripeClient:
-    try:
-        import stripe
-    except ImportError:
-        lack("the library stripe")
+    import stripe
+
     stripe.enable_telemetry = False
     seconds = seconds_for(context)
     session = cast("Any", _Session(time.monotonic() + seconds))
@@ -124,18 +118,9 @@ class _Session:
 
         with requests.Session() as session:
             with session.request(method, url, stream=True, allow_redirects=False, **rest) as answer:
-                answer._content = self._read(answer)  # noqa: SLF001 - what `answer.content` gives
+                content = read_answer(answer.raw, self.deadline, decode=True)
+                answer._content = content  # noqa: SLF001 - what `answer.content` gives
             return answer
-
-    def _read(self, answer: Any) -> bytes:
-        content = bytearray()
-        for chunk in answer.iter_content(CHUNK_BYTES):
-            content += chunk
-            if len(content) > ANSWER_BYTES_MAX:
-                raise ValueError(f"the answer is larger than {ANSWER_BYTES_MAX} bytes")
-            if time.monotonic() > self.deadline:
-                raise TimeoutError("the answer came too slowly")
-        return bytes(content)
 
     def close(self) -> None:
         """Do nothing: each request has closed its own."""
@@ -149,8 +134,10 @@ def _judging(context: CallContext) -> Iterator[None]:
     this key is under way, which may have been ours), and a key that was used with other parameters: they are the same
     in every try, so somebody else has used the key, and what they did with it is for the probe or a person to see.
     """
-    import stripe
-
+    try:
+        import stripe
+    except ImportError:
+        lack("the library stripe")
     try:
         yield
     except stripe.CardError as error:

@@ -43,7 +43,7 @@ from typing import Annotated, Any, Final, Literal, TypedDict, TypeVar
 
 from sagactl import CallContext, CannotTell, Done, NotDone, Rejected, Secret, Unavailable, tool
 
-from ._aws import ask
+from ._aws import ask, expect
 from ._reach import name_effect
 
 T = TypeVar("T")
@@ -297,7 +297,8 @@ class _Object:
 
         def read(s3: Any) -> list[str]:
             pages = s3.get_paginator("list_object_versions").paginate(Bucket=self.bucket, Prefix=self.key)
-            return list(self._take(version for page in pages for version in page.get("Versions", [])))
+            named = (expect(page, "Name") for page in pages)
+            return list(self._take(version for page in named for version in page.get("Versions", [])))
 
         return ask(self.context, "s3", self.region, read)
 
@@ -341,7 +342,7 @@ def put_object(
     condition = {"IfNoneMatch": "*"} if former is None else {"IfMatch": former["ETag"]}
     content = {"Body": text.encode(), "ContentType": content_type, "Metadata": {METADATA: place.mark}}
     try:
-        return _tell_object(place.ask("put_object", **content, **condition))
+        return _tell_object(expect(place.ask("put_object", **content, **condition), "ETag"))
     except Rejected as error:
         if error.code != "PreconditionFailed":
             raise
@@ -393,7 +394,8 @@ def list_versions(context: CallContext, region: Region, bucket: str, prefix: str
 
     def read(s3: Any) -> list[Any]:
         pages = s3.get_paginator("list_object_versions").paginate(Bucket=bucket, Prefix=prefix)
-        return list(islice((each for page in pages for each in page.get("Versions", [])), VERSIONS_MAX + 1))
+        named = (expect(page, "Name") for page in pages)
+        return list(islice((each for page in named for each in page.get("Versions", [])), VERSIONS_MAX + 1))
 
     found = ask(context, "s3", region, read)
     if len(found) > VERSIONS_MAX:
@@ -423,7 +425,7 @@ def send_message(context: CallContext, *, region: Region, queue_url: str, body: 
     """
     token = _refuse_unordered(context, queue_url)
     params = {"QueueUrl": queue_url, "MessageBody": body, "MessageGroupId": group, "MessageDeduplicationId": token}
-    ask(context, "sqs", region, lambda sqs: sqs.send_message(**params))
+    expect(ask(context, "sqs", region, lambda sqs: sqs.send_message(**params)), "MessageId")
     return {"deduplication_id": token}
 
 
@@ -455,7 +457,7 @@ def publish(
         "MessageGroupId": group,
         "MessageDeduplicationId": token,
     }
-    ask(context, "sns", region, lambda sns: sns.publish(**_leave_out_none(params)))
+    expect(ask(context, "sns", region, lambda sns: sns.publish(**_leave_out_none(params))), "MessageId")
     return {"deduplication_id": token}
 
 

@@ -226,7 +226,7 @@ def test_an_aws_that_is_slow_is_given_up_before_the_call_ends(fake: aws.Aws, cli
     held = fake.between.hold("RunInstances")
     began = time.monotonic()
     assert word(machine.act()) == ("unknown", "ReadTimeoutError")
-    assert time.monotonic() - began < 1.5
+    assert time.monotonic() - began < 8  # it is held back for 30
     held.set()
     machine.seconds = 20.0
     while machine.find()[0] != "done":

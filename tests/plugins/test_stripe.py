@@ -222,7 +222,7 @@ def test_a_server_that_is_slow_is_given_up_before_the_call_ends(fake: stripe.Str
     held = fake.between.hold("POST /v1/charges")
     began = time.monotonic()
     assert payment.act().kind.value == "unknown"
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < 8  # it is held back for 30
     held.set()
     payment.seconds = 20.0
     while payment.find()[0] != "done":
