@@ -24,6 +24,7 @@ _OF_TOOLS: Final[dict[str, Entry]] = {
     "check": Entry(
         "Commands", "Try the golden rules on tools: twice, at once, late, in vain.", ("TOOL…",), "tools_check"
     ),
+    "import": Entry("Commands", "Make tools of a description in OpenAPI.", ("FORMAT", "FILE"), "tools_import"),
     "pin": Entry("Commands", "Write down what servers say of their tools.", ("NAME…",), module="tools_pin"),
 }
 """Commands below `tools`; their section is `Commands`."""
@@ -66,6 +67,6 @@ WITH_VALUE: Final = frozenset(
     | {"--experiment", "--jobs", "--only", "--replay", "--seed", "--timeout"}
     | {"--format", "--from", "--head", "--heartbeat", "--idempotency-key", "--input", "--inputs", "--junit", "--keep"}
     | {"--limit", "--log", "--older-than", "--out", "--output", "--patience", "--plan", "--progress"}
-    | {"--reason", "--rule", "--run", "--saga", "--since", "--status", "--step", "--until"}
+    | {"--reason", "--rule", "--run", "--saga", "--server", "--since", "--status", "--step", "--until"}
 )
 """Options whose next word is their value, whatever the command."""

@@ -36,6 +36,7 @@ saga: parted
 steps:
   - {id: said, tool: shell.run, with: {argv: [date]}, compensate: {none: said is said}}
 """
+SHOP = str(ROOT / "tests" / "tools" / "http" / "descriptions" / "shop.yaml")
 RUN = "RUN"
 """Stands for the id of the run that the case begins with."""
 
@@ -68,6 +69,7 @@ CASES = {
     "chaos": Case("nothing", ("onboarding", *ASK[3:], "--only", "welcome", "--limit", "5"), ("parted",), 2),
     "tools": Case("nothing", (), ("no.such",), 4),
     "tools check": Case("nothing", ("billing", "--rule", "succeeds"), ("nosuch",), 4),
+    "tools import": Case("nothing", ("openapi", SHOP), ("openapi", "nosuch.json"), 4),
     "tools pin": Case("nothing", (), ("nosuch",), 4),
     "run": Case("nothing", (*ASK[1:],), ("onboarding",), 3),
     "resume": Case("waiting", (RUN,), ("zzzzzz",), 4),

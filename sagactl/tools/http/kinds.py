@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sagactl.errors import NotFoundError
 from sagactl.hashing import sha256
 from sagactl.tools.api import DECLARATIONS, PLACE, CallContext
 from sagactl.tools.convert import bound_line
@@ -18,6 +19,7 @@ from sagactl.tools.http.settings import HttpSettings, read_settings
 from sagactl.tools.loading import BrokenPlugin, Loaded, Plugin
 
 if TYPE_CHECKING:
+    from sagactl.tools.http.openapi_writing import Imported
     from sagactl.tools.http.transport import PooledTransport
 
 
@@ -69,6 +71,16 @@ class HttpTools:
         plugin = Plugin(name, "project", str(file), version, description=declared.description)
         if declared.tools:
             yield Loaded(plugin, tuple(HttpTool(each, self, str(file)) for each in declared.tools))
+
+    def import_openapi(self, file: Path, *, only: Sequence[str] = (), server: str | None = None) -> Imported:
+        """Return declarations made of a description in OpenAPI; raises InvalidError, NotFoundError."""
+        from sagactl.tools.http.openapi_writing import import_openapi
+
+        try:
+            raw = file.read_bytes()
+        except OSError as error:
+            raise NotFoundError(f"{file} can't be read: {error.strerror}", code="no-such-file") from None
+        return import_openapi(raw, file=file.name, stem=file.stem, only=only, server=server)
 
     def transport(self) -> PooledTransport:
         """Return the connections of this process; a process that was forked has its own."""
