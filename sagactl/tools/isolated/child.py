@@ -13,8 +13,9 @@ import os
 import signal
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 LEVELS = 3
 """How many folders lie between this file and the one that the package is imported from."""
@@ -23,8 +24,20 @@ CANCELLED = threading.Event()
 """Set when the call shall end: what `context.cancelled` is."""
 
 
-def main() -> None:
-    """Answer the request that stands in the memory behind standard input."""
+def main() -> NoReturn:
+    """Answer the request that stands in the memory behind standard input, and end, whatever the tool has done."""
+    code = 1
+    try:
+        _answer()
+        code = 0
+    except BaseException:
+        sys.__excepthook__(*sys.exc_info())
+    finally:
+        _flush()
+        os._exit(code)
+
+
+def _answer() -> None:
     signal.signal(signal.SIGTERM, lambda *_: CANCELLED.set())
     _join_streams()
     from sagactl.tools.isolated.area import take_area
@@ -36,9 +49,12 @@ def main() -> None:
     from sagactl.tools.isolated.answering import answer
 
     area.write_reply(answer(request, CANCELLED, area.note_entry))
+
+
+def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    os._exit(0)
+        with suppress(Exception):  # the tool may have put anything in their place
+            stream.flush()
 
 
 def _join_streams() -> None:

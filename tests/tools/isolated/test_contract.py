@@ -287,7 +287,13 @@ def test_a_token_comes_back_with_the_next_asking(ways: Ways) -> None:
 def test_the_context_is_the_same(ways: Ways, folder: Path) -> None:
     """All that a tool may know of its call, it knows in either process."""
     operation = Operation("deposit", 2, Direction.COMPENSATION)
-    facts = {"operation": operation, "attempt": 3, "forward_key": "fk", "begun_ms": 1_800_000_000_123, "raw": [1]}
+    facts: dict[str, Any] = {
+        "operation": operation,
+        "attempt": 3,
+        "forward_key": "fk",
+        "begun_ms": 1_800_000_000_123,
+        "raw": [1],
+    }
     answer = call_both(ways, "tell", deadline_ms=1_900_000_000_000, **facts)
     told: Any = answer.output
     assert (told["direction"], told["item"], told["attempt"], told["project"]) == ("compensation", 2, 3, str(folder))
