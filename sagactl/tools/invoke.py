@@ -197,6 +197,7 @@ class PluginToolbox:
             invocation,
             isolation,
             secrets=self._resolve((*names, *tool.facts.secrets)),
+            ends_at=time.monotonic() + invocation.seconds_left,
             is_probe=is_probe,
             traceparent=self._write_traceparent(invocation, is_probe=is_probe),
             is_sampled=self.tracing is None or self.tracing.is_sampled(invocation.run_id),

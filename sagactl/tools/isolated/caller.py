@@ -51,32 +51,28 @@ class IsolatedCaller:
     def call(self, request: Request) -> object:
         """Return what the tool returned; what else it did is raised, as Answered, Unavailable or Unsure."""
         invocation = request.invocation
-        if _must_end(invocation):
+        if request.must_end:
             raise Unavailable(f"the time of {invocation.tool} was up before it could start", code="not_started")
         try:
             file = self._processes.make_file(invocation.run_id)
-            area, descriptor = make_area(request.write(self._rules.memory_bytes_max))
+            area, descriptor = make_area(request.write(self._rules))
         except OSError as error:
             raise Unavailable(f"no process can be made for the call: {error}", code="not_started") from error
         try:
-            status = self._run(_build_command(request, file, descriptor), invocation)
+            status = self._run(_build_command(request, file, descriptor), request)
             return _read_reply(request, area, status)
         finally:
             os.close(descriptor)
             area.close()
 
-    def _run(self, command: Command, invocation: Invocation) -> int:
+    def _run(self, command: Command, request: Request) -> int:
         """Return the wait status of the process, once nothing of the call is left."""
         try:
-            return self._processes.run(command, _pass_on, lambda: _must_end(invocation))
+            return self._processes.run(command, _pass_on, lambda: request.must_end)
         except NotStartedError as error:
             reason = os.strerror(error.errno)
-            message = f"the process for {invocation.tool} can't be started: {reason}"
+            message = f"the process for {command.name} can't be started: {reason}"
             raise Unavailable(message, code="not_started") from error
-
-
-def _must_end(invocation: Invocation) -> bool:
-    return invocation.cancelled.is_set() or invocation.seconds_left <= 0
 
 
 def _pass_on(_: str, data: bytes) -> None:
@@ -114,7 +110,7 @@ def _find_folder(invocation: Invocation) -> Path:
 def _read_reply(request: Request, area: Area, status: int) -> object:
     data, name = area.read_reply(), request.invocation.tool
     if not data:
-        raise _explain_end(request.invocation, status, was_entered=area.was_entered)
+        raise _explain_end(request, status, was_entered=area.was_entered)
     try:
         return _deliver_probe(read_probe_reply(data)) if request.is_probe else _deliver(read_answer(data))
     except BadReplyError as error:
@@ -136,13 +132,13 @@ def _deliver_probe(reply: ProbeReply) -> object:
     raise Answered(Answer(OutcomeKind.UNKNOWN, failure=reply.failure))
 
 
-def _explain_end(invocation: Invocation, status: int, *, was_entered: bool) -> Unavailable | Unsure:
+def _explain_end(request: Request, status: int, *, was_entered: bool) -> Unavailable | Unsure:
     """Return the outcome of a call whose process ended without a reply."""
     end, code = _name_end(status)
-    name = invocation.tool
+    name = request.invocation.tool
     if not was_entered:
         return Unavailable(f"the process for {name} {end} before it entered the tool", code="not_started")
-    if _must_end(invocation):
+    if request.must_end:
         return Unsure(f"the process of {name} {end}, for the call had to end", code="ended")
     return Unsure(f"the process of {name} {end} in the middle of the call", code=code)
 

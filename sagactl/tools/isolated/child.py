@@ -39,11 +39,15 @@ def main() -> NoReturn:
 
 def _answer() -> None:
     signal.signal(signal.SIGTERM, lambda *_: CANCELLED.set())
-    _join_streams()
     from sagactl.tools.isolated.area import take_area
 
     area = take_area(0)
     request: dict[str, Any] = json.loads(area.request)
+    if request["pid_namespace"]:
+        from sagactl.tools.isolated.namespace import enter
+
+        enter()
+    _join_streams()
     _limit_memory(request["memory_bytes_max"])
     sys.path[:] = request["sys_path"]
     from sagactl.tools.isolated.answering import answer

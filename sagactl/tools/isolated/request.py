@@ -16,6 +16,7 @@ from sagactl.core.records import Direction, Operation
 from sagactl.dataclass import dataclass
 from sagactl.tools.base import Invocation
 from sagactl.tools.describe import Isolation
+from sagactl.tools.isolated.rules import IsolationRules
 from sagactl.tools.loading import Home
 
 _OTHERWISE: Final = frozenset({"operation", "seconds_left", "project", "cancelled"})
@@ -29,19 +30,27 @@ class Request:
     invocation: Invocation
     isolation: Isolation
     secrets: Mapping[str, str]
+    ends_at: float
+    """By the machine's own clock, which every process here shares."""
     is_probe: bool = False
     is_sampled: bool = True
     traceparent: str = ""
 
-    def write(self, memory_bytes_max: int | None) -> bytes:
-        """Spell it; deadlines are moments of the machine's own clock, which every process here shares."""
+    @property
+    def must_end(self) -> bool:
+        """Tell whether the call shall end now."""
+        return self.invocation.cancelled.is_set() or time.monotonic() >= self.ends_at
+
+    def write(self, rules: IsolationRules) -> bytes:
+        """Spell it, with what the operator allows."""
         invocation, home = self.invocation, self.isolation.home
         plain: dict[str, Json] = {
             name: getattr(invocation, name) for name in _plain_fields() if name != "arguments"
         } | {"arguments": dict(invocation.arguments)}
         fields_ = {
             "sys_path": list(map(str, sys.path)),
-            "memory_bytes_max": memory_bytes_max,
+            "memory_bytes_max": rules.memory_bytes_max,
+            "pid_namespace": rules.has_pid_namespace,
             "home": [home.kind, home.place, home.name],
             "version": self.isolation.version,
             "secrets": dict(self.secrets),
@@ -50,7 +59,7 @@ class Request:
             "call": canonical(plain),
             "operation": [*invocation.operation],
             "project": str(invocation.project),
-            "ends_at": time.monotonic() + invocation.seconds_left,
+            "ends_at": self.ends_at,
         }
         return json.dumps(fields_).encode()
 
