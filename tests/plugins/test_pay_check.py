@@ -11,10 +11,13 @@ from tests.cli.project import ROOT, Project
 from tests.servers import aws, stripe
 
 
-def check(folder: Path, environ: dict[str, str], *words: str) -> dict[tuple[str, str], str]:
+def check(folder: Path, environ: dict[str, str], plugin: str, *words: str) -> dict[tuple[str, str], str]:
     """Check a plugin, which must end well; return the verdicts that are no `holds`."""
     shutil.copytree(ROOT / "plugins", folder / "plugins", ignore=shutil.ignore_patterns("__pycache__"))
-    result = Project(folder, environ).run("tools", "check", *words, "--strict", "-q", "-o", "json", timeout=120)
+    result = Project(folder, environ).run(
+        *("tools", "check", plugin, "--allow-unsafe", f"{plugin}.*", *words, "--strict", "-q", "-o", "json"),
+        timeout=120,
+    )
     assert result.code == 0, result.out
     assert stripe.KEY not in result.out + result.err
     tools: list[dict[str, Any]] = result.json["tools"]
@@ -29,8 +32,6 @@ def test_stripe_keeps_the_rules(tmp_path: Path, stripe_server: stripe.Stripe) ->
     assert check(tmp_path, environ, "stripe") == {
         ("stripe.charge", "late"): "not_promised",
         ("stripe.create_customer", "late"): "not_promised",
-        ("stripe.list_customers", "rejects"): "excused",
-        ("stripe.list_charges", "rejects"): "excused",
     }
 
 
@@ -45,7 +46,6 @@ def test_aws_keeps_the_rules(tmp_path: Path, aws_server: aws.Aws) -> None:
     assert found == {
         ("aws.run_instance", "late"): "not_promised",
         ("aws.put_object", "late"): "not_promised",
-        ("aws.list_instances", "rejects"): "excused",
     }
 
 
