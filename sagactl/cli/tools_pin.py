@@ -14,7 +14,7 @@ from sagactl.cli.answer import write_document
 from sagactl.cli.options import Output, make_app
 from sagactl.cli.session import Session, open_session
 from sagactl.cli.streams import answer_stream, write_line
-from sagactl.cli.views.tools_pin import PinChange, PinRow, render_pins, write_pins
+from sagactl.cli.views.tools_pin import PinRow, render_pins, write_pins
 from sagactl.errors import ExitCode, NotFoundError, UsageError
 
 app = make_app()
@@ -67,11 +67,7 @@ def _look(session: Session, names: list[str]) -> tuple[list[PinRow], Callable[[]
             status=look.status,
             version="" if look.present is None else look.present.version,
             tools=0 if look.present is None else len(look.present.tools),
-            changes=tuple(
-                PinChange(tool, change.where, change.pinned, change.present)
-                for tool, changes in look.changes.items()
-                for change in changes
-            ),
+            changes=tuple((tool, change) for tool, changes in look.changes.items() for change in changes),
             error=look.error,
         )
         for look in looks

@@ -17,7 +17,15 @@ PYTHON_MIN: Final = (3, 11)
 SQLITE_SOUND: Final = ((3, 51, 3), (3, 50, 7), (3, 44, 6))
 """The releases that mended the race of a writer and a checkpoint, each for its own branch."""
 
-EXTRAS: Final = {"cel": "cel_expr_python", "keyring": "keyring", "alerts": "apprise", "otel": "opentelemetry"}
+EXTRAS: Final = {
+    "cel": "cel_expr_python",
+    "keyring": "keyring",
+    "alerts": "apprise",
+    "otel": "opentelemetry",
+    "http": "httpx",
+    "mcp": "mcp",
+    "plugins": "stripe",
+}
 """Optional packages, by the extra that installs them, and the module that each brings."""
 
 YEAR_2025_SECONDS: Final = 1_735_689_600

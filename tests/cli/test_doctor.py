@@ -151,4 +151,4 @@ def test_the_guard_against_an_old_sqlite_is_named(version: tuple[int, int, int],
 def test_every_extra_is_looked_for() -> None:
     """The extras that doctor names are those of the package, those for tests and linters left out."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert set(EXTRAS) == set(extras) - {"test", "lint"}
+    assert set(EXTRAS) == set(extras) - {"test", "lint", "servers"}

@@ -139,11 +139,12 @@ def _write_waiting(waiting: Waiting | None) -> Json:
         return None
     found: Document = {"what": waiting.what, "detail": waiting.detail, "until": write_time(waiting.until_ms)}
     if waiting.changes:
-        found["changes"] = [_write_change(change) for change in waiting.changes]
+        found["changes"] = [write_change(change) for change in waiting.changes]
     return found
 
 
-def _write_change(change: ToolChange) -> Json:
+def write_change(change: ToolChange) -> Document:
+    """Return what is another about a tool."""
     return {
         "fact": change.fact,
         "path": change.path or None,

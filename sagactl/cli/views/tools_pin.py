@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from sagactl.cli.views.documents import Document
+from sagactl.cli.views.documents import Document, write_change
 from sagactl.cli.views.layout import Fact, headline, join_blocks, list_facts, list_hints
 from sagactl.cli.views.style import Mark, Style
 from sagactl.cli.views.text import plural
 from sagactl.core.canonical import Json
+from sagactl.core.pinned import describe_change
+from sagactl.core.records import ToolChange
 from sagactl.dataclass import dataclass
 
 PIN_SCHEMA: Final = "sagactl.tools_pin/1"
@@ -25,16 +27,6 @@ _WORDS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class PinChange:
-    """One difference in what a server says of a tool; None: nothing."""
-
-    tool: str
-    where: str
-    pinned: str | None
-    present: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class PinRow:
     """One server."""
 
@@ -42,7 +34,8 @@ class PinRow:
     status: str
     version: str = ""
     tools: int = 0
-    changes: tuple[PinChange, ...] = ()
+    changes: tuple[tuple[str, ToolChange], ...] = ()
+    """Each difference, with the server's name of the tool."""
     error: str | None = None
 
 
@@ -64,13 +57,16 @@ def _render_row(row: PinRow, style: Style) -> list[str]:
     about = [style.show(row.version), plural(row.tools, "tool")] if row.tools else []
     head = ", ".join([f"{style.show(row.name)}: {_WORDS[row.status]}", *filter(None, about)])
     facts: list[Fact] = [("why", style.show(row.error or ""))]
-    for change in row.changes:
-        facts += [
-            ("tool", f"{style.show(change.tool)}, {style.show(change.where)}"),
-            ("pinned", style.show(change.pinned or "nothing")),
-            ("now", style.show(change.present or "nothing")),
-        ]
+    facts += [("" if tool == last else style.show(tool), style.show(text)) for last, tool, text in _tell(row)]
     return [*headline(Mark.DONE if row.status in _GOOD else Mark.FAILED, head, style), *list_facts(facts, style)]
+
+
+def _tell(row: PinRow) -> Iterator[tuple[str, str, str]]:
+    """Yield each difference in words, with its tool and the tool before it, which isn't named twice."""
+    last = ""
+    for tool, change in row.changes:
+        yield last, tool, describe_change(change)
+        last = tool
 
 
 def write_pins(rows: Sequence[PinRow], *, written: str | None) -> Document:
@@ -81,10 +77,7 @@ def write_pins(rows: Sequence[PinRow], *, written: str | None) -> Document:
             "status": row.status,
             "version": row.version,
             "tools": row.tools,
-            "changes": [
-                {"tool": each.tool, "where": each.where, "pinned": each.pinned, "present": each.present}
-                for each in row.changes
-            ],
+            "changes": [{"tool": tool, **write_change(change)} for tool, change in row.changes],
             "error": row.error,
         }
         for row in rows

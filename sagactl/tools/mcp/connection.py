@@ -7,16 +7,19 @@ call goes through it, and only then does the call return (E14). The next call st
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from sagactl.core.canonical import Json
+from sagactl.core.pinned import describe_change
+from sagactl.core.records import ToolChange
 from sagactl.dataclass import dataclass
 from sagactl.errors import SecretError
-from sagactl.tools.mcp.lock import Change, PinnedServer, compare_pins
+from sagactl.tools.mcp.lock import PinnedServer, compare_pins
 from sagactl.tools.mcp.loop import LoopThread
 from sagactl.tools.mcp.names import NOTE_NAME
 from sagactl.tools.mcp.settings import Server
@@ -31,6 +34,12 @@ if TYPE_CHECKING:
 
 Resolve: TypeAlias = Callable[[str], str]
 """Returns the value of a secret; raises SecretError."""
+
+COMPARE_SECONDS: Final = 10.0
+"""How long a run waits for a server's list of tools before the intent of a call; then the call itself has to see."""
+
+PATIENCE_SECONDS: Final = 30.0
+"""How long a server that couldn't be asked then isn't asked again before an intent."""
 
 LOOK_SECONDS: Final = 0.05
 """How soon a call notices that it shall end."""
@@ -47,9 +56,9 @@ class NotReachedError(Exception):
 class ToolChangedError(NotReachedError):
     """The server says of the tool now what was not pinned."""
 
-    def __init__(self, tool: str, changes: list[Change]) -> None:
-        super().__init__(f"{tool} isn't what was pinned: {'; '.join(map(str, changes))}", code="tool_changed")
-        self.changes = changes
+    def __init__(self, tool: str, changes: Sequence[ToolChange]) -> None:
+        said = "; ".join(map(describe_change, changes))
+        super().__init__(f"{tool} isn't what was pinned: {said}", code="tool_changed")
 
 
 class CallEndedError(Exception):
@@ -91,21 +100,28 @@ class Connection:
         self._host = host
         self._session: Session | None = None
         self._opening: Any = None
+        self._patient_from = 0.0
         self._pid = os.getpid()
 
     def list_tools(self) -> PinnedServer:
         """Return what the server says of its tools now; raises NotReachedError."""
-        return self._host.loop.submit(self._list(is_fresh=True)).result()
+        return self._host.loop.submit(self._list()).result()
 
-    def compare(self, tool: str, seconds: float) -> list[Change]:
-        """Return how *tool* differs from what was pinned, connecting if need be; raises NotReachedError."""
-        future = self._host.loop.submit(self._list())
+    def compare(self, tool: str) -> tuple[ToolChange, ...]:
+        """Return how *tool* differs from what was pinned, connecting if need be.
+
+        Raises NotReachedError, soon where it did so a moment ago: who asks holds up others.
+        """
+        if time.monotonic() < self._patient_from:
+            raise NotReachedError(f"{self._server.name} couldn't be reached a moment ago", code="server_unavailable")
+        future = self._host.loop.submit(self._compare(tool))
         try:
-            listing = future.result(seconds)
-        except FutureTimeoutError:
+            return future.result(COMPARE_SECONDS)
+        except (FutureTimeoutError, NotReachedError):
             future.cancel()
-            raise NotReachedError(f"{self._server.name} didn't answer in time", code="server_unavailable") from None
-        return compare_pins(self._pinned.tools[tool], listing.tools.get(tool))
+            self._patient_from = time.monotonic() + PATIENCE_SECONDS
+            message = f"{self._server.name} can't be asked for its tools now"
+            raise NotReachedError(message, code="server_unavailable") from None
 
     def call(
         self,
@@ -151,11 +167,21 @@ class Connection:
         if session is not None and self._pid == os.getpid() and self._host.loop.is_running:
             self._host.loop.submit(session.close(at_once=True)).result()
 
-    async def _list(self, *, is_fresh: bool = False) -> PinnedServer:
+    async def _list(self) -> PinnedServer:
         session = await self._find_session(self._host.resolve)
-        if is_fresh or session.is_stale:
-            await self._relist(session)
+        await self._relist(session)
         return session.listing
+
+    async def _compare(self, tool: str) -> tuple[ToolChange, ...]:
+        return await self._find_changes(await self._find_session(self._host.resolve), tool)
+
+    async def _find_changes(self, session: Session, tool: str) -> tuple[ToolChange, ...]:
+        """Return how *tool* differs from its pin, by the server's list as it is now."""
+        if session.is_stale:
+            await self._relist(session)
+        if tool not in session.compared:
+            session.compared[tool] = compare_pins(self._pinned.tools[tool], session.listing.tools.get(tool))
+        return session.compared[tool]
 
     async def _relist(self, session: Session) -> None:
         import asyncio
@@ -176,9 +202,7 @@ class Connection:
         from mcp import MCPError
 
         session = await self._find_session(resolve)
-        if session.is_stale:
-            await self._relist(session)
-        if changes := compare_pins(self._pinned.tools[tool], session.listing.tools.get(tool)):
+        if changes := await self._find_changes(session, tool):
             raise ToolChangedError(tool, changes)
         params = mcp_types.CallToolRequestParams.model_validate(
             {"name": tool, "arguments": arguments, **({"_meta": dict(meta)} if meta else {})}

@@ -7,6 +7,7 @@ repeated, where the operator says so and the server doesn't contradict. One tool
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Final, cast
 
 from sagactl.core.canonical import Json, digest
@@ -46,7 +47,7 @@ def describe_server(
             continue
         found[name] = table
         function = McpTool(pin, table, connection)
-        setattr(function, DECLARATIONS, (_declare(name, server, table, pin),))
+        setattr(function, DECLARATIONS, (replace(_declare(name, server, table, pin), guard=function.guard),))
         functions.append(function)
     where = f"at {server.url}" if server.url else f"of the command {server.command[0]}"
     description = f"Tools {where}, which speaks the Model Context Protocol."

@@ -7,16 +7,16 @@ compared with it: whoever can change a server's description or schemas can't cha
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, cast
 
-from sagactl.core.canonical import Json, NotJsonError, digest, parse
+from sagactl.core.canonical import Json, NotJsonError, canonical, digest, parse
+from sagactl.core.records import ToolChange
 from sagactl.dataclass import dataclass
 from sagactl.errors import InvalidError
-from sagactl.tools.convert import describe_object
 from sagactl.tools.explain import join_path
 
 LOCK_FILE: Final = "mcp.lock.json"
@@ -64,22 +64,6 @@ class PinnedServer:
 
     version: str = ""
     tools: Mapping[str, Pin] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One difference: where in the description of a tool, what was pinned, what is there now; None: nothing."""
-
-    where: str
-    pinned: str | None
-    present: str | None
-
-    def __str__(self) -> str:
-        if self.pinned is None:
-            return f"{self.where} is new: {self.present}"
-        if self.present is None:
-            return f"{self.where} is gone, was {self.pinned}"
-        return f"{self.where} was {self.pinned}, is {self.present}"
 
 
 Lock = Mapping[str, PinnedServer]
@@ -151,52 +135,47 @@ def _write_floats(part: object) -> object:
     return [_write_floats(item) for item in part] if isinstance(part, list) else part
 
 
-def compare_pins(pinned: Pin, present: Pin | None) -> list[Change]:
+def compare_pins(pinned: Pin, present: Pin | None) -> tuple[ToolChange, ...]:
     """Return what differs between what was pinned of a tool and what its server says now; None: it is gone."""
     if present is None:
-        return [Change(f"tool {pinned.tool}", "there", None)]
-    return _compare(pinned.write(), present.write(), "")[:CHANGES_MAX]
+        return (ToolChange("tool", "", pinned.tool, None),)
+    if pinned.hash == present.hash:
+        return ()
+    before, after = pinned.write(), present.write()
+    found = [change for name in {**before, **after} for change in _compare(before.get(name), after.get(name), name, "")]
+    # What is null and what is missing look the same above; no difference goes unnoticed for that.
+    return tuple(found[:CHANGES_MAX]) or (ToolChange("hash", "", pinned.hash, present.hash),)
 
 
-def compare_servers(pinned: PinnedServer, present: PinnedServer) -> dict[str, list[Change]]:
+def compare_servers(pinned: PinnedServer, present: PinnedServer) -> dict[str, tuple[ToolChange, ...]]:
     """Return what differs, by the server's names of the tools; new tools count as well."""
     found = {name: compare_pins(pin, present.tools.get(name)) for name, pin in pinned.tools.items()}
-    new = {name: [Change(f"tool {name}", None, "there")] for name in present.tools if name not in pinned.tools}
+    new = {name: (ToolChange("tool", "", None, name),) for name in present.tools if name not in pinned.tools}
     return {name: changes for name, changes in sorted({**found, **new}.items()) if changes}
 
 
-def _compare(old: Json, new: Json, where: str) -> list[Change]:
+def _compare(old: Json, new: Json, fact: str, path: str) -> Iterator[ToolChange]:
+    """Yield each difference: every word counts, also one that explains only, for models read those."""
     if isinstance(old, dict) and isinstance(new, dict):
-        names = [*old, *(name for name in new if name not in old)]
-        found: list[Change] = []
-        for name in names:
-            path = join_path(where, name)
-            if name not in new:
-                found.append(Change(path, _show(old[name]), None))
-            elif name not in old:
-                found.append(Change(path, None, _show(new[name])))
-            else:
-                found += _compare(old[name], new[name], path)
-            if len(found) > CHANGES_MAX:
-                break
-        return found
-    if isinstance(old, str) and isinstance(new, str):
-        return [] if old == new else [_compare_texts(old, new, where)]
-    return [] if _is_equal(old, new) else [Change(where, _show(old), _show(new))]
+        for name in {**old, **new}:
+            yield from _compare(old.get(name), new.get(name), fact, join_path(path, name))
+    elif isinstance(old, str) and isinstance(new, str):
+        if old != new:
+            yield ToolChange(fact, path, *_cut_texts(old, new))
+    elif digest(old) != digest(new):  # `1` and `true` are equal in Python
+        yield ToolChange(fact, path, _cut(old), _cut(new))
 
 
-def _compare_texts(old: str, new: str, where: str) -> Change:
-    """Return the difference of two texts from shortly before the place where they part."""
-    same = next((at for at, (one, two) in enumerate(zip(old, new, strict=False)) if one != two), None)
-    start = max(0, (min(len(old), len(new)) if same is None else same) - BEFORE_LENGTH)
-    parts = [("..." if start else "") + text[start : start + SHOWN_LENGTH_MAX] for text in (old, new)]
-    return Change(where, _show(parts[0]), _show(parts[1]))
+def _cut_texts(old: str, new: str) -> tuple[str, str]:
+    """Return two texts from shortly before the place where they part."""
+    part = next(
+        (at for at, (one, two) in enumerate(zip(old, new, strict=False)) if one != two), min(len(old), len(new))
+    )
+    start = max(0, part - BEFORE_LENGTH)
+    old, new = (("..." if start else "") + text[start : start + SHOWN_LENGTH_MAX] for text in (old, new))
+    return old, new
 
 
-def _is_equal(old: Json, new: Json) -> bool:
-    """Tell whether two values are the same; `1` and `true` aren't, though Python says so."""
-    return old == new and digest(old) == digest(new)
-
-
-def _show(value: Json) -> str:
-    return describe_object(value, length_max=SHOWN_LENGTH_MAX)
+def _cut(value: Json) -> Json:
+    text = canonical(value)
+    return value if len(text) <= SHOWN_LENGTH_MAX else f"{text[:SHOWN_LENGTH_MAX]}..."

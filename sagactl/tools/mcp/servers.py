@@ -14,11 +14,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from sagactl.core.records import ToolChange
 from sagactl.dataclass import dataclass
 from sagactl.errors import InvalidError, NotFoundError, StorageError
 from sagactl.tools.loading import BrokenPlugin, Loaded
 from sagactl.tools.mcp.describe import describe_server
-from sagactl.tools.mcp.lock import LOCK_FILE, Change, Lock, PinnedServer, compare_servers, read_lock, write_lock
+from sagactl.tools.mcp.lock import LOCK_FILE, Lock, PinnedServer, compare_servers, read_lock, write_lock
 from sagactl.tools.mcp.names import NOTE_NAME
 from sagactl.tools.mcp.settings import BadServerError, Server, read_servers
 
@@ -43,7 +44,7 @@ class Look:
     status: str
     pinned: PinnedServer | None = None
     present: PinnedServer | None = None
-    changes: Mapping[str, list[Change]] = field(default_factory=dict)
+    changes: Mapping[str, tuple[ToolChange, ...]] = field(default_factory=dict)
     error: str | None = None
 
 
@@ -137,7 +138,7 @@ class McpServers:
             lock = self.lock
         except InvalidError as error:  # all of it is to be pinned anew, and that is a change to be agreed to
             vars(self)["lock"] = {}
-            damage = [Change(LOCK_FILE, error.message, None)]
+            damage = (ToolChange(LOCK_FILE, "", error.message, None),)
             looks = self._look_at_all(sorted(self.known), {})
             return [replace(look, status="changed", changes={"": damage}) if look.present else look for look in looks]
         removed = [Look(name, "removed", pinned) for name, pinned in lock.items() if name not in self.known]

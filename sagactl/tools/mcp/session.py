@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from sagactl.core.canonical import Json, NotJsonError
+from sagactl.core.records import ToolChange
 from sagactl.tools.convert import bound_line, write_json
 from sagactl.tools.kind import VERSION
 from sagactl.tools.mcp.lock import Pin, PinnedServer
@@ -66,6 +67,8 @@ class Session:
         self.transport = transport
         self.credentials = credentials
         self.listing = PinnedServer()
+        self.compared: dict[str, tuple[ToolChange, ...]] = {}
+        """How tools differ from their pins, as far as anybody asked since they were listed."""
         self.is_stale = False
         self.is_retired = False
         """No further call is to use it."""
@@ -141,6 +144,7 @@ class Session:
         """Ask for the tools anew."""
         assert self.client is not None
         self.is_stale = False
+        self.compared.clear()
         self.listing = await _list_tools(self.client)
 
     async def _live(self) -> None:

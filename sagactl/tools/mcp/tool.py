@@ -7,6 +7,8 @@ from decimal import Decimal
 from typing import Any, Final, cast
 
 from sagactl.core.canonical import Json, NotJsonError
+from sagactl.core.pinned import Misfit
+from sagactl.core.saga import ToolFacts
 from sagactl.core.template import (
     ExpressionError,
     MapOf,
@@ -43,6 +45,17 @@ class McpTool:
         self.pin = pin
         self.table = table
         self.connection = connection
+
+    def guard(self, _: ToolFacts) -> Misfit | None:
+        """Tell whether the server still says of the tool what was pinned; a server that can't be had, no (H33).
+
+        Then the call itself finds out, before it leaves.
+        """
+        try:
+            changes = self.connection.compare(self.pin.tool)
+        except NotReachedError:
+            return None
+        return Misfit("isn't what was pinned of its server", changes) if changes else None
 
     def __call__(self, context: CallContext, **arguments: Any) -> object:
         """Make the call that *context* is about."""

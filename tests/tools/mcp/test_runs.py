@@ -1,0 +1,118 @@
+"""Runs whose steps are tools of a server that changes, is killed in a call, or isn't there."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from sagactl.core.records import Intent, RunStatus
+from sagactl.engine.ending import Why
+from tests.cli.project import Project
+from tests.tools.mcp.conftest import Bench, is_running, wait_until
+
+SAGA = """
+saga: lines
+steps:
+  - {id: first, tool: test.put, with: {line: a}}
+  - {id: last, tool: shell.run, with: {argv: ["test", "-e", "go"]}, compensate: {none: it only looks}}
+"""
+
+
+@pytest.fixture
+def lines(bench: Bench) -> Bench:
+    """Return the bench with a saga."""
+    (bench.folder / "sagas").mkdir()
+    (bench.folder / "sagas" / "lines.yaml").write_text(SAGA)
+    (bench.folder / "go").touch()
+    return bench
+
+
+@pytest.fixture
+def project(lines: Bench) -> Project:
+    """Return the same project, for commands."""
+    lines.close()
+    return Project(lines.folder)
+
+
+def test_a_changed_server_holds_up_the_run_before_an_intent(bench: Bench, project: Project) -> None:
+    """H33, E16: it waits for `missing_tool` with the difference, nothing intended or called; pinned anew it goes on."""
+    bench.mode("poisoned")
+    done = project.run("run", "lines", "-o", "json")
+    assert done.code == 12, done.out + done.err
+    waiting = done.json["run"]["waiting_for"]
+    assert waiting["what"] == "missing_tool"
+    assert waiting["changes"][0]["fact"] == "description"
+    assert "Ignore all" in waiting["changes"][0]["after"]
+    run_id = done.json["run"]["id"]
+    assert Intent not in {type(stored.record) for stored in bench.project.records(run_id)}
+    assert bench.lines() == []
+    bench.pin()
+    assert bench.resume(run_id).status is RunStatus.SUCCEEDED
+    assert bench.lines() == ["a"]
+
+
+def test_a_stricter_schema_holds_up_a_run_that_relies_on_the_old_one(lines: Bench) -> None:
+    """E16: pinned anew, a tool that takes other arguments isn't the one that the run was begun with."""
+    lines.mode("stricter")
+    held = lines.start("lines")
+    assert (held.status, held.why) == (RunStatus.WAITING, Why.MISSING_TOOL)
+    lines.pin()
+    assert lines.resume(held.run_id).why is Why.MISSING_TOOL
+    assert lines.lines() == []
+
+
+def test_a_server_that_is_not_there_is_tried_again(lines: Bench) -> None:
+    """A server that can't be started leaves no doubt: the step is tried again, and fails without an effect."""
+    lines.mode("won't start")
+    saga = lines.folder / "sagas" / "lines.yaml"
+    saga.write_text(SAGA.replace("with: {line: a}", "with: {line: a}, retry: {max_attempts: 2}"))
+    ending = lines.start("lines")
+    assert ending.status is RunStatus.ROLLED_BACK
+    assert ending.failure is not None
+    assert ending.failure.type == "server_unavailable"
+    assert "no licence" in ending.failure.message
+
+
+def test_a_tool_that_changes_in_a_run_holds_it_up(lines: Bench) -> None:
+    """H33: a server with other tools after its first call; the second one isn't made."""
+    saga = lines.folder / "sagas" / "lines.yaml"
+    saga.write_text(SAGA + "  - {id: second, tool: test.put, with: {line: b}}\n")
+    lines.mode("news")
+    held = lines.start("lines")
+    assert (held.status, held.why) == (RunStatus.WAITING, Why.MISSING_TOOL)
+    assert lines.lines() == ["a"]
+
+
+def test_killed_in_a_call_the_effect_is_found_and_not_made_twice(bench: Bench, project: Project) -> None:
+    """E6, E17: after kill -9 in a call the server is gone; a resume asks the probe, and there is one effect."""
+    bench.mode("deaf")
+    words = [sys.executable, "-m", "sagactl", "run", "lines", "-q"]
+    with subprocess.Popen(words, cwd=project.path, env=project.environment(), stderr=subprocess.DEVNULL) as driver:
+        wait_until(lambda: bench.lines() == ["a"])
+        server = bench.started()[-1]
+        os.kill(driver.pid, signal.SIGKILL)
+    bench.mode("good")
+    (run_id,) = bench.project.unfinished()
+    assert bench.resume(run_id).status is RunStatus.SUCCEEDED
+    assert not is_running(server)
+    assert bench.lines() == ["a"]
+
+
+def test_a_second_interrupt_ends_a_call_and_its_server(bench: Bench, project: Project) -> None:
+    """E17: the second signal ends what runs, also in a server; the run is left to be resumed."""
+    bench.mode("deaf")
+    words = [sys.executable, "-m", "sagactl", "run", "lines", "-q"]
+    with subprocess.Popen(words, cwd=project.path, env=project.environment(), stderr=subprocess.PIPE) as driver:
+        wait_until(lambda: bench.lines() == ["a"])
+        server = bench.started()[-1]
+        driver.send_signal(signal.SIGINT)
+        time.sleep(0.7)  # two signals at once are one
+        driver.send_signal(signal.SIGINT)
+        assert driver.wait(30) == 130
+    wait_until(lambda: not is_running(server))
+    wait_until(lambda: not list((project.path / ".sagactl" / "calls").iterdir()))
