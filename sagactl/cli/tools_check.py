@@ -127,7 +127,7 @@ def _check(session: Session, given: _Given, names: Sequence[str], rules: frozens
 
 def _gather(session: Session, project: Project, given: _Given) -> Tools:
     from sagactl.chaos.settings import read_settings
-    from sagactl.conformance.choosing import Tools
+    from sagactl.conformance.choosing import Broken, Tools
     from sagactl.conformance.finding import CheckFiles
 
     settings = read_settings(session.app.config.chaos, session.app.config.project)
@@ -137,6 +137,7 @@ def _gather(session: Session, project: Project, given: _Given) -> Tools:
         file_of=files.find,
         marked=lambda name: project.registry.tool(name).is_chaos_safe,
         safe=(*settings.safe_tools, *given.allowed),
+        broken=[Broken(each.name, tuple(each.tools), str(each)) for each in project.registry.broken],
     )
 
 

@@ -17,6 +17,7 @@ from sagactl.core.template import Literal, MapOf, Template
 from sagactl.identity import make_run_id
 
 UNSEEN: Final = "nothing of its effect is seen here: name a read-only tool that shows it, under observe"
+UNSEEN_OTHER: Final = "another operation had no effect, or observe doesn't show it"
 AT_ONCE: Final = 2
 TWICE: Final = 1.8
 """How many times as much a folder must grow to count as a second effect."""
@@ -163,7 +164,7 @@ def _try_other_key(stage: Stage, changes: Changes) -> None:
     has_effect = bool(compare(before, stage.look()))
     if not changes:
         stage.book.leave(Rule.OTHER_KEY, UNSEEN)
-    stage.book.require(Rule.OTHER_KEY, "" if has_effect or not changes else "another operation had no effect")
+    stage.book.require(Rule.OTHER_KEY, "" if has_effect or not changes else UNSEEN_OTHER)
     stage.undo(stage.other, answer.output)
 
 

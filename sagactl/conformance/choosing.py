@@ -26,6 +26,14 @@ class Left(NamedTuple):
     is_unsafe: bool = False
 
 
+class Broken(NamedTuple):
+    """A plugin, or some tools of it, that can't be used, and why."""
+
+    plugin: str
+    tools: tuple[str, ...]
+    why: str
+
+
 @dataclass(frozen=True, slots=True)
 class Tools:
     """The tools of a project, and what is known of them beside their facts."""
@@ -35,16 +43,23 @@ class Tools:
     """The check file of a plugin, an empty one where there is none."""
     marked: Callable[[str], bool]
     """Whether a tool says of itself that it is safe to call."""
+    broken: Sequence[Broken] = ()
     safe: Sequence[str] = ()
     """Patterns of tools that may be called."""
 
 
 def select(tools: Tools, wanted: Sequence[str]) -> list[ToolFacts]:
-    """Return the tools that *wanted* means: tools, plugins, all plugins where it is empty; raises NotFoundError.
+    """Return the tools that *wanted* means: tools, plugins, all plugins where it is empty.
 
-    What undoes or probes another tool is checked with it, and isn't among them.
+    What undoes or probes another tool is checked with it, and isn't among them. Raises NotFoundError, and PluginError
+    where one of them can't be used: what isn't checked must not seem to pass.
     """
     everything = list(tools.facts.values())
+    for each in tools.broken:
+        if not wanted or each.plugin in wanted or set(each.tools) & set(wanted):
+            raise PluginError(
+                f"{', '.join(each.tools) or each.plugin} can't be checked: {each.why}", hint="sagactl tools"
+            )
     if not wanted:
         chosen = [each for each in everything if each.plugin != BUILT_IN]
     else:

@@ -12,6 +12,7 @@ from sagactl.conformance.looks import Index, compare, describe
 from sagactl.conformance.rules import Rule
 from sagactl.conformance.world import SetUpError, World
 from sagactl.core.answer import Answer, ProbeReply
+from sagactl.core.calls import choose_probe_arguments
 from sagactl.core.canonical import Json
 from sagactl.core.records import Direction, Failure, OutcomeKind
 from sagactl.core.saga import ToolFacts
@@ -111,9 +112,7 @@ class Stage:
         """Ask the probe with those of the action's arguments that it knows, and see that it changes nothing."""
         probe = self.subject.probe
         assert probe is not None, "there is a probe"
-        known = probe.arguments_schema.get("properties")
-        names = known if isinstance(known, dict) else {}
-        arguments = {name: value for name, value in self.arguments(identity).items() if name in names}
+        arguments = choose_probe_arguments(probe, self.arguments(identity))
         before = self.look()
         reply = self.world.caller.probe(Asked(probe.name, arguments, identity, self.world.folder))
         changes = compare(before, self.look())

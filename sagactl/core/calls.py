@@ -11,7 +11,7 @@ from sagactl.core.canonical import Json, NotJsonError, canonical
 from sagactl.core.keys import idempotency_key
 from sagactl.core.policy import Zone, zone_of
 from sagactl.core.records import Decision, DecisionKind, Direction, Failure, Intent, Operation, Probe
-from sagactl.core.saga import PAYLOAD_BYTES_MAX, Saga
+from sagactl.core.saga import PAYLOAD_BYTES_MAX, Saga, ToolFacts
 from sagactl.core.scope import action_scope, undo_scope
 from sagactl.core.secrets import secrets_in, secrets_named
 from sagactl.core.state import OperationState, RunState, call_of, due_timers
@@ -228,8 +228,14 @@ def make_probe(saga: Saga, state: RunState, world: World, op: OperationState) ->
 
 
 def _probe_arguments(saga: Saga, name: str, op: OperationState) -> Json:
-    """A probe gets those of the call's recorded arguments that it knows by name."""
-    known = saga.tools[name].arguments_schema.get("properties")
-    if not isinstance(op.arguments, dict) or not isinstance(known, dict):
+    return choose_probe_arguments(saga.tools[name], op.arguments)
+
+
+def choose_probe_arguments(probe: ToolFacts, arguments: Json) -> dict[str, Json]:
+    """Return those of the call's recorded arguments that a probe knows by name; all of them where it names none."""
+    if not isinstance(arguments, dict):
         return {}
-    return {key: value for key, value in op.arguments.items() if key in known}
+    known = probe.arguments_schema.get("properties")
+    if not isinstance(known, dict):
+        return {} if probe.arguments_schema.get("additionalProperties") is False else arguments
+    return {key: value for key, value in arguments.items() if key in known}

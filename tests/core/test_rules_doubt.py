@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from sagactl.core.calls import choose_probe_arguments
 from sagactl.core.records import Cause, Disposition, Intent, Resolution, RunStatus, Verb
-from sagactl.core.saga import CompensateFailed, StepClass
+from sagactl.core.saga import CompensateFailed, StepClass, ToolFacts
 from sagactl.core.world import AskProbe, MakeCall
 from tests.core.builders import Play, operation, saga, spell
 
@@ -189,6 +190,22 @@ def test_a_probe_gets_no_arguments_that_have_no_names(arguments: Any) -> None:
     play.answer("a", "lost")
     (call,) = play.under_way.values()
     assert call.arguments == {}
+
+
+@pytest.mark.parametrize(
+    ("schema", "given"),
+    [
+        ({"type": "object"}, {"who": "eva", "odd": 1}),
+        ({}, {"who": "eva", "odd": 1}),
+        ({"properties": {}}, {}),
+        ({"properties": {"who": {}}}, {"who": "eva"}),
+        ({"type": "object", "additionalProperties": False}, {}),
+    ],
+)
+def test_a_probe_that_names_no_arguments_is_told_all(schema: Any, given: Any) -> None:
+    """E6: whoever doesn't say which arguments it knows may need any of them; without them it would find nothing."""
+    facts = ToolFacts("a.find", read_only=True, arguments_schema=schema)
+    assert choose_probe_arguments(facts, {"who": "eva", "odd": 1}) == given
 
 
 def test_a_probe_lost_with_its_driver_counts_as_asked() -> None:
