@@ -70,10 +70,10 @@ def test_descriptions_say_saga_status_and_age(project: Project) -> None:
     ("words", "expected"),
     [
         (["di"], ["diamond"]),
-        (["onb"], ["onboarding"]),
-        (["-q", "onb"], ["onboarding"]),
-        (["-o", "json", "onb"], ["onboarding"]),
-        (["--output=json", "onb"], ["onboarding"]),
+        (["onb"], ["onboarding", "onboarding-live"]),
+        (["-q", "onb"], ["onboarding", "onboarding-live"]),
+        (["-o", "json", "onb"], ["onboarding", "onboarding-live"]),
+        (["--output=json", "onb"], ["onboarding", "onboarding-live"]),
         (["-o", "json"], ["json", "jsonl"]),
         (["--col"], ["--color"]),
         (["sagas/onb"], []),
@@ -188,7 +188,7 @@ def test_bash_completes(project: Project) -> None:
 
     assert press_tab("show", "") == _ids(project)
     assert press_tab("log", "--step", "=", "con") == ["contract"]
-    assert press_tab("run", "onb") == ["onboarding"]
+    assert press_tab("run", "onb") == ["onboarding", "onboarding-live"]
 
 
 @pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not here; its protocol is tested above")

@@ -1,5 +1,7 @@
 """Serve command lines: each runs in a process forked from this one, which saves the start; it can be killed for real.
 
+What takes long to import may be named as arguments.
+
 One JSON object a line on stdin, one a line on stdout. `kill` says where the process gets SIGKILL:
 
     {"tool": NAME, "when": "before" | "after"}      before the tool is entered, or when it has returned and nobody knows
@@ -38,9 +40,9 @@ def main() -> None:
 
 def _warm_up() -> None:
     """Import what every command needs, once and for all."""
-    with contextlib.redirect_stdout(io.StringIO()):
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         run_command_line(["validate"])
-    for name in ("sagactl.engine.driver", "sagactl.log.open"):
+    for name in ("sagactl.engine.driver", "sagactl.log.open", *sys.argv[1:]):
         importlib.import_module(name)
 
 

@@ -15,12 +15,12 @@ SCRIPT = Path(__file__).with_name("serve.py")
 
 
 class Server:
-    """A process that forks a `sagactl` for each request."""
+    """A process that forks a `sagactl` for each request; it has imported *modules* before."""
 
-    def __init__(self) -> None:
+    def __init__(self, *modules: str) -> None:
         environment = Project(ROOT).environment()
         self._process = subprocess.Popen(
-            [sys.executable, str(SCRIPT)],
+            [sys.executable, str(SCRIPT), *modules],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,
