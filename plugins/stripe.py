@@ -1,8 +1,11 @@
 """Stripe: customers, charges and refunds, with Stripe's own library (`pip install 'sagactl[plugins]'`).
 
     stripe.create_customer  and its undo stripe.delete_customer, which Stripe does for good
-    stripe.charge           takes money from a card (the charges API); its undo stripe.refund gives back what is left
-    stripe.list_customers, stripe.list_charges  only look
+    stripe.pay              takes money from a customer's card (a PaymentIntent); its undo stripe.take_back
+    stripe.charge           takes money from a card by the older charges API; its undo stripe.refund
+    stripe.list_customers, stripe.list_payments, stripe.list_charges  only look
+
+Both undos give back what is left of the money.
 
 The key is the secret STRIPE_API_KEY (see `sagactl help secrets`): the tools need it, and no saga mentions it. The
 variable STRIPE_API_BASE names another address than Stripe's, such as that of a fake for tests.
@@ -19,19 +22,23 @@ What Stripe says, and what it comes to:
     too many requests (429)   unavailable, and so is a Stripe that can't be reached at all
     409, 5xx, no answer, the same key with other parameters: in doubt, and probed
 
-Neither undo is late-safe: Stripe takes no order to refuse a key. So sagactl undoes a step whose call may still be under
-way only when it can't be any more.
+stripe.take_back is late-safe. A payment is made in two requests: one that takes no money, under the operation's key,
+and one that confirms it. The undo makes the first one too, under the same key, and so has the payment, whether it was
+there before or not; canceled, it can't be confirmed any more by a call that comes late. The others aren't late-safe:
+Stripe takes no order to refuse a key. So sagactl undoes those steps only when no call of theirs can be under way.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal, TypedDict
+from typing import Annotated, Any, Final, Literal, TypedDict, cast
 
-from sagactl import CallContext, CannotTell, Done, NotDone, Rejected, tool
+from sagactl import CallContext, CannotTell, Done, NotDone, Rejected, Unavailable, tool
 
-from ._stripe import API_KEY, ask, find_marked, list_all, mark, under_key
+from ._reach import name_effect
+from ._stripe import API_KEY, KEY_LENGTH_MAX, METADATA_KEY, ask, find_marked, list_all, mark, under_key
 
 RETENTION: Final = "24h"
+PAID_STATUSES: Final = frozenset({"succeeded", "processing"})
 LIVE_STATUSES: Final = frozenset({"succeeded", "pending"})
 """A charge that was declined exists too, and is no effect."""
 
@@ -57,6 +64,33 @@ class Customers(TypedDict):
     """Those of one address."""
 
     customers: list[Customer]
+
+
+class Payment(TypedDict):
+    """Money that was taken."""
+
+    payment_id: str
+    amount: int
+    currency: str
+
+
+class HeldPayment(Payment):
+    """A payment that wasn't given back whole; `left` is what wasn't."""
+
+    left: int
+
+
+class Payments(TypedDict):
+    """Those of one customer that hold money, the latest first."""
+
+    payments: list[HeldPayment]
+
+
+class TakenBack(TypedDict):
+    """What became of a payment; `amount` is what this undo gave back."""
+
+    status: Literal["refunded", "canceled", "already_gone"]
+    amount: int
 
 
 class HeldCharge(Charge):
@@ -201,15 +235,16 @@ def refund(
 ) -> Refunded:
     """Give back what is left of a charge, found by its id or by the key of the charge."""
     found = [charge_id] if charge_id else [each.id for each in _find_charges(context)]
-    given = [_refund_one(context, each, reason) for each in found]
+    given = [_refund_one(context, {"charge": each}, reason) for each in found]
     amount = sum(each for each in given if each is not None)
     return {"status": "already_gone" if all(each is None for each in given) else "refunded", "amount": amount}
 
 
-def _refund_one(context: CallContext, charge_id: str, reason: str | None) -> int | None:
-    """Refund what is left of one charge; None where nothing is."""
-    params = _leave_out_none(charge=charge_id, reason=reason, metadata=mark(context))
-    options = under_key(context, f"/{charge_id}")
+def _refund_one(context: CallContext, what: dict[str, str], reason: str | None) -> int | None:
+    """Give back what is left of one charge or payment; None where nothing is."""
+    params = _leave_out_none(**what, reason=reason, metadata=mark(context))
+    (name,) = what.values()
+    options = under_key(context, f"/{name}")
     try:
         made = ask(context, lambda api: api.v1.refunds.create(params, options))
     except Rejected as error:
@@ -217,7 +252,7 @@ def _refund_one(context: CallContext, charge_id: str, reason: str | None) -> int
             return None
         raise
     if made.status in {"failed", "canceled"}:
-        raise Rejected(f"the refund of {charge_id} is {made.status}", code="refund_failed")
+        raise Rejected(f"the refund of {name} is {made.status}", code="refund_failed")
     return int(made.amount)
 
 
@@ -237,6 +272,129 @@ def find_charge(
     if found[0].amount_refunded:
         return CannotTell(f"{told['charge_id']} was charged, and {found[0].amount_refunded} of it given back")
     return Done(told)
+
+
+@tool(
+    "stripe.pay",
+    compensation="stripe.take_back",
+    compensation_with={
+        **{name: f"${{{{ args.{name} }}}}" for name in ("amount", "currency", "customer")},
+        "payment_id": "${{ output.payment_id }}",
+    },
+    probe="stripe.find_payment",
+    key_retention=RETENTION,
+    secrets=(API_KEY,),
+)
+def pay(context: CallContext, *, amount: Amount, currency: Currency, customer: str, payment_method: str) -> Payment:
+    """Take money from a customer's card, without the customer there; one that must agree in person is declined.
+
+    Args:
+        context: The call.
+        amount: How much.
+        currency: Of what.
+        customer: Who pays.
+        payment_method: The customer's card, such as `pm_…`.
+    """
+    made = _begin_payment(context, amount, currency, customer)
+    params = {"payment_method": payment_method, "off_session": True}
+    options = under_key(context, "/confirm")
+    paid = ask(context, lambda api: api.v1.payment_intents.confirm(made.id, cast("Any", params), options))
+    if paid.status not in PAID_STATUSES:
+        raise RuntimeError(f"the payment {paid.id} is {paid.status}")
+    return _tell_payment(paid)
+
+
+def _begin_payment(context: CallContext, amount: int, currency: str, customer: str) -> Any:
+    """Make the payment of the action, or get the one that was made: the same request, in the action and in its undo."""
+    key = name_effect(context.forward_key, KEY_LENGTH_MAX)
+    params: Any = {
+        "amount": amount,
+        "currency": currency,
+        "customer": customer,
+        "payment_method_types": ["card"],
+        "metadata": {METADATA_KEY: key, "sagactl_run": context.run_id},
+    }
+    return ask(context, lambda api: api.v1.payment_intents.create(params, {"idempotency_key": key}))
+
+
+@tool("stripe.take_back", null_safe=True, late_safe=True, secrets=(API_KEY,))
+def take_back(
+    context: CallContext, *, amount: int, currency: str, customer: str, payment_id: str | None = None
+) -> TakenBack:
+    """Give a payment back, or cancel it, found by its id or by its key; one that comes later is refused."""
+    found = [payment_id] if payment_id else [each.id for each in _find_payments(context, customer)]
+    claimed = [] if found else _claim_payment(context, amount, currency, customer)
+    ended = [_end_payment(context, each) for each in [*found, *claimed]]
+    given = sum(each for _, each in ended)
+    was_there = any(found and word != "already_gone" for word, _ in ended)
+    return {"status": "refunded" if given else "canceled" if was_there else "already_gone", "amount": given}
+
+
+def _claim_payment(context: CallContext, amount: int, currency: str, customer: str) -> list[str]:
+    """Take the place of a payment that may come yet; none where Stripe takes no such payment, from nobody."""
+    try:
+        return [_begin_payment(context, amount, currency, customer).id]
+    except Rejected:
+        return []
+
+
+def _end_payment(context: CallContext, payment_id: str) -> tuple[str, int]:
+    """End one payment, however far it came; return what that was, and how much was given back."""
+    payment: Any = ask(context, lambda api: api.v1.payment_intents.retrieve(payment_id))
+    if payment.status == "canceled":
+        return "already_gone", 0
+    if payment.status == "succeeded":
+        given = _refund_one(context, {"payment_intent": payment_id}, None)
+        return ("already_gone", 0) if given is None else ("refunded", given)
+    if payment.status == "processing":
+        raise Unavailable(f"the payment {payment_id} is neither made nor refused yet", code="processing")
+    options = under_key(context, f"/{payment_id}/cancel")
+    try:
+        ask(context, lambda api: api.v1.payment_intents.cancel(payment_id, {}, options))
+    except Rejected as error:
+        if error.code != "payment_intent_unexpected_state":
+            raise
+        raise Unavailable(f"the payment {payment_id} was confirmed just now", code="payment_moved") from None
+    return "canceled", 0
+
+
+@tool("stripe.find_payment", read_only=True, secrets=(API_KEY,))
+def find_payment(context: CallContext, customer: str) -> Done | NotDone | CannotTell:
+    """Find out whether a payment went through."""
+    found = _find_payments(context, customer)
+    begun = [each for each in found if each.status in PAID_STATUSES]
+    if len(begun) > 1:
+        return CannotTell(f"{len(begun)} payments have this key: {', '.join(each.id for each in begun)}")
+    if not begun:
+        return NotDone()
+    (paid,) = begun
+    if paid.status == "processing":
+        return CannotTell(f"{paid.id} is neither made nor refused yet")
+    if paid.latest_charge.amount_refunded:
+        return CannotTell(f"{paid.id} was made, and {paid.latest_charge.amount_refunded} of it given back")
+    return Done(_tell_payment(paid))
+
+
+@tool("stripe.list_payments", read_only=True, secrets=(API_KEY,))
+def list_payments(context: CallContext, customer: str) -> Payments:
+    """List the payments of a customer that hold money: taken, and not given back whole."""
+    found = list_all(context, _read_payments, customer=customer, expand=["data.latest_charge"])
+    paid = ((each, each.amount - each.latest_charge.amount_refunded) for each in found if each.status == "succeeded")
+    return {"payments": [{**_tell_payment(each), "left": amount} for each, amount in paid if amount]}
+
+
+def _find_payments(context: CallContext, customer: str) -> list[Any]:
+    """Return the payments of the action, whatever became of them."""
+    only = {"customer": customer, "expand": ["data.latest_charge"]}
+    return find_marked(context, lambda api, params: _read_payments(api, {**params, **only}))
+
+
+def _read_payments(api: Any, params: dict[str, Any]) -> Any:
+    return api.v1.payment_intents.list(params)
+
+
+def _tell_payment(paid: Any) -> Payment:
+    return {"payment_id": paid.id, "amount": paid.amount, "currency": paid.currency}
 
 
 @tool("stripe.list_charges", read_only=True, secrets=(API_KEY,))

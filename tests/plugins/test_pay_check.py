@@ -27,7 +27,7 @@ def check(folder: Path, environ: dict[str, str], plugin: str, *words: str) -> di
 
 
 def test_stripe_keeps_the_rules(tmp_path: Path, stripe_server: stripe.Stripe) -> None:
-    """Every rule that can be tried holds; neither undo claims to refuse what comes late."""
+    """Every rule that can be tried holds; two of the undos don't claim to refuse what comes late, and one does."""
     environ = {"STRIPE_API_BASE": stripe_server.between.url, "SAGACTL_SECRET_STRIPE_API_KEY": stripe.KEY}
     assert check(tmp_path, environ, "stripe") == {
         ("stripe.charge", "late"): "not_promised",

@@ -26,8 +26,18 @@ class Reply:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-Answering = Callable[[str, str, bytes], "Reply | None"]
-"""Gets the method, path and body of a request, and answers it, or None where the server behind shall."""
+@dataclass(frozen=True)
+class Request:
+    """What is asked; the names of headers are in small letters."""
+
+    method: str
+    path: str
+    body: bytes
+    headers: Mapping[str, str]
+
+
+Answering = Callable[[Request], "Reply | None"]
+"""Answers a request, or None where the server behind shall."""
 
 
 @dataclass
@@ -112,7 +122,8 @@ def standing_before(
             held = between._take_hold(line)
             if held is not None:
                 held.wait(WAIT_SECONDS)
-            reply = between._take_reply(line) or answering(self.command, self.path, body or b"")
+            given = {name.lower(): value for name, value in self.headers.items()}
+            reply = between._take_reply(line) or answering(Request(self.command, self.path, body or b"", given))
             if reply is not None:
                 between.seen.append((self.command, self.path))
                 self._give(line, reply)

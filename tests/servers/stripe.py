@@ -1,14 +1,13 @@
 """A fake of Stripe that others wrote, and what it lacks.
 
-`stripe-stateful-mock` keeps idempotency keys and refuses a second refund, as Stripe does. It deletes no customer, and
-forgets whose charge a charge was: that is done here, before it, by Stripe's description. Neither is the real Stripe:
-the words of its errors and the shape of its objects are what they were in 2020.
+`stripe-stateful-mock` keeps idempotency keys and refuses a second refund, as Stripe does. It deletes no customer,
+forgets whose charge a charge was, and knows no PaymentIntents: that is done here, before it, by Stripe's description.
+Neither is the real Stripe: the words of its errors and the shape of its objects are what they were in 2020.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -18,15 +17,18 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import httpx
 
-from tests.servers.between import Between, Reply, standing_before
+from tests.servers.between import Between, Reply, Request, standing_before
 from tests.servers.start import HERE, find_free_port, find_node_program, is_listening, lack, running
+from tests.servers.stripe_payments import KEY, Payments, fail, say
 
-KEY = "sk_test_4eC39HqLyjWDarjtT1zdp7dc"
 START = "require('stripe-stateful-mock').createExpressApp().listen(Number(process.argv[1]), '127.0.0.1')"
 """Started by its own program it would listen on all addresses."""
 
 CUSTOMERS = "/v1/customers"
 CHARGES = "/v1/charges"
+
+
+__all__ = ["KEY", "Stripe", "fail", "serving"]
 
 
 @dataclass
@@ -35,6 +37,7 @@ class Stripe:
 
     url: str
     between: Between
+    payments: Payments
 
     def ask(self, path: str, **params: str) -> Any:
         """Return what the fake says, past everything that may get lost."""
@@ -68,8 +71,8 @@ class _Mending:
     url: str
     deleted: set[str] = field(default_factory=set)
 
-    def answer(self, method: str, path: str, _: bytes) -> Reply | None:
-        parts = urlsplit(path)
+    def answer(self, request: Request) -> Reply | None:
+        method, parts = request.method, urlsplit(request.path)
         if parts.path == CHARGES and method == "GET":
             return self._list_charges(parts.query)
         name = parts.path.removeprefix(f"{CUSTOMERS}/")
@@ -97,7 +100,7 @@ class _Mending:
             return None
         found = self._get(f"{CUSTOMERS}?{urlencode(wanted, doseq=True)}").json()
         found["data"] = [each for each in found["data"] if each["id"] not in self.deleted]
-        return _say(found)
+        return say(found)
 
     def _list_charges(self, query: str) -> Reply | None:
         wanted = parse_qs(query)
@@ -105,23 +108,14 @@ class _Mending:
             return None
         found = self._get(CHARGES).json()
         found["data"] = [each for each in found["data"] if each["source"]["customer"] == wanted["customer"][0]]
-        return _say(found)
+        return say(found)
 
     def _get(self, path: str) -> httpx.Response:
         return httpx.get(f"{self.url}{path}", headers={"Authorization": f"Bearer {KEY}"})
 
 
-def _say(body: object) -> Reply:
-    return Reply(200, json.dumps(body).encode(), {"Content-Type": "application/json"})
-
-
 def _tell_deleted(name: str) -> Reply:
-    return _say({"id": name, "object": "customer", "deleted": True})
-
-
-def fail(status: int, **error: str) -> Reply:
-    """Return an error as Stripe words one."""
-    return Reply(status, json.dumps({"error": error}).encode(), {"Content-Type": "application/json"})
+    return say({"id": name, "object": "customer", "deleted": True})
 
 
 @contextlib.contextmanager
@@ -136,5 +130,6 @@ def serving(folder: Path) -> Iterator[Stripe]:
     command = [node, "-e", START, str(port)]
     with running(command, is_ready=lambda: is_listening(port), log=folder / "stripe.log", cwd=HERE):
         url = f"http://127.0.0.1:{port}"
-        with standing_before(url, _Mending(url).answer) as between:
-            yield Stripe(url, between)
+        payments, mending = Payments(url), _Mending(url)
+        with standing_before(url, lambda request: payments.answer(request) or mending.answer(request)) as between:
+            yield Stripe(url, between, payments)
