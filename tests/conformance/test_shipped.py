@@ -11,9 +11,11 @@ import pytest
 from tests.cli.project import ROOT, Project
 
 SANDBOX = ("billing", "crm", "cloud", "mail")
-REAL = ("artefacts", "database", "deploy", "git")
+REAL = ("artefacts", "database", "deploy", "git", "sql")
 EXCUSED = {("deploy.point", "probe"), ("deploy.point", "undo-never-ran")} | {
     ("git.push", "probe"),
+    ("sql.forget", "same-key"),
+    ("sql.forget", "at-once"),
     ("git.push", "undo-never-ran"),
 }
 """What can't be kept, and is documented."""
