@@ -237,8 +237,15 @@ def forget(
     context: CallContext, database: Secret, older_than_days: Annotated[int, {"minimum": KEPT_DAYS_MIN}]
 ) -> Forgotten:
     """Delete the notes of calls that are older than so many days: a rollback of their runs is then rejected."""
+    key = context.idempotency_key
     with _transaction(context, database) as participant:
-        return {"forgotten": forget_notes(participant, older_than_days)}
+        if make_note(participant, key, Role.ACTION, Role.ACTION):
+            answer: Forgotten = {"forgotten": forget_notes(participant, older_than_days)}
+            note_answer(participant, key, Role.ACTION, answer)
+            return answer
+        note = read_note(participant, key, Role.ACTION)
+    repeated: Forgotten = {"forgotten": 0} if note is None else note.answer
+    return repeated
 
 
 class _NothingThereError(Exception):

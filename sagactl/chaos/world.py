@@ -24,8 +24,8 @@ FILES_MAX: Final = 2_000
 FILE_BYTES_MAX: Final = 16 * 1024 * 1024
 """What is looked at of the folder; more is refused, as a change in what isn't looked at would go unseen."""
 
-_SANDBOX: Final = f"{STATE_FOLDER}/sandbox.db*"
-"""The sandbox is known by its ledger."""
+_OWN: Final = (f"{STATE_FOLDER}/sandbox.db*", f"{STATE_FOLDER}/notes/*")
+"""The sandbox is known by its ledger; notes that tools keep of their calls, such as tombstones, are no effect."""
 
 Check = Callable[[], Json]
 
@@ -82,7 +82,7 @@ class Looking:
         number = 0
         for path in sorted(_walk(self._folder)):
             name = str(path.relative_to(self._folder))
-            if any(fnmatchcase(name, pattern) for pattern in (_SANDBOX, *self._ignored)):
+            if any(fnmatchcase(name, pattern) for pattern in (*_OWN, *self._ignored)):
                 continue
             number += 1
             if number > FILES_MAX:

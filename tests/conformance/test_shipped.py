@@ -11,7 +11,7 @@ import pytest
 from tests.cli.project import ROOT, Project
 
 SANDBOX = ("billing", "crm", "cloud", "mail")
-REAL = ("artefacts", "database", "deploy", "git", "sql")
+REAL = ("artefacts", "database", "deploy", "files", "git", "sql")
 EXCUSED = {("deploy.point", "probe"), ("deploy.point", "undo-never-ran")} | {
     ("git.push", "probe"),
     ("sql.forget", "same-key"),

@@ -20,7 +20,15 @@ def _make_shop(world: Path) -> str:
     return 'safe_tools = ["sql.*"]\ncheck = "look.shop"\nignore = ["shop.db*"]'
 
 
-@pytest.mark.parametrize(("name", "make_world"), [("sql", _make_shop)])
+def _make_files(world: Path) -> str:
+    for path in ("etc/app.conf", "etc/other.conf", "etc/gone.conf", "data/one", "old/inner/two", "of_somebody/else"):
+        (world / path).parent.mkdir(parents=True, exist_ok=True)
+        (world / path).write_text(path)
+    (world / "old" / "link").symlink_to("inner/two")
+    return ""
+
+
+@pytest.mark.parametrize(("name", "make_world"), [("sql", _make_shop), ("files", _make_files)])
 def test_a_saga_of_it_is_safe_to_crash_in(name: str, make_world: Callable[[Path], str], tmp_path: Path) -> None:
     """E1-E12 for real effects: killed, refused, lost and late at every point, and everything is there or undone."""
     for folder in ("plugins", "sagas", "world"):
@@ -36,4 +44,4 @@ def test_a_saga_of_it_is_safe_to_crash_in(name: str, make_world: Callable[[Path]
     assert (result.code, document["safe"]) == (0, True)
     verdicts = {step["id"]: step["verdict"] for step in document["steps"]}
     assert set(verdicts.values()) == {"safe"}, verdicts
-    assert document["experiments"]["made"] > 100
+    assert document["experiments"]["made"] > 80
