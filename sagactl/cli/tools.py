@@ -61,5 +61,8 @@ def _collect(app: Project) -> tuple[list[ToolRow], list[BrokenRow]]:
         )
         for each in found
     ]
-    broken = [BrokenRow(each.name, each.file, each.line, each.message, tuple(each.tools)) for each in registry.broken]
+    broken = [
+        BrokenRow(each.name, each.file, each.line, each.message, tuple(each.tools), each.excerpt)
+        for each in registry.broken
+    ]
     return rows, broken

@@ -53,6 +53,8 @@ class BrokenRow:
     line: int
     message: str
     tools: tuple[str, ...] = ()
+    excerpt: str = ""
+    """All that is wrong with a file of declarations, each with its lines."""
 
 
 def render_tools(
@@ -109,8 +111,14 @@ def _list_broken(broken: Sequence[BrokenRow], style: Style) -> list[str]:
         lines.append(style.paint(f"broken: {style.show(each.plugin)}", Hue.BAD))
         tools = ", ".join(each.tools)
         lines += list_facts(
-            [("at", style.show(where)), ("why", style.show(each.message)), ("tools", style.show(tools))], style
+            [
+                ("at", style.show(where)),
+                ("why", "" if each.excerpt else style.show(each.message)),
+                ("tools", style.show(tools)),
+            ],
+            style,
         )
+        lines += [f"    {style.show(line)}".rstrip() for line in each.excerpt.splitlines()]
     return lines
 
 

@@ -79,7 +79,12 @@ class Calling:
             transport = self._home.transport()
         except ImportError:
             raise Unavailable(MISSING_LIBRARY, code="missing_library") from None
-        request = httpx.Request(prepared.method, prepared.url, headers=list(prepared.headers), content=prepared.body)
+        try:
+            request = httpx.Request(
+                prepared.method, prepared.url, headers=list(prepared.headers), content=prepared.body
+            )
+        except (httpx.InvalidURL, ValueError) as error:
+            raise Rejected(f"no request can be made of this URL: {error}", code="bad_arguments") from None
         seconds = self._context.seconds_left()
         bounds = Bounds(prepared.destination, max(seconds - EARLY_SECONDS, seconds / 2), self._context.cancelled)
         try:

@@ -33,7 +33,7 @@ from sagactl.written.findings import Findings
 from sagactl.written.positions import Entry, ListNode, MapNode, Scalar, plain_value
 from sagactl.written.visible import quote
 
-RETENTION_MS: Final = range(1_000, 3_650 * 86_400_000)
+RETENTION_MS: Final = range(1_000, 3_650 * 86_400_000 + 1)
 """How long a server may remember a key."""
 
 ANSWER_KEYS: Final = ("answer", "output", "statuses", "done", "not_done")
