@@ -63,10 +63,21 @@ def list_values(config: Config) -> list[Value]:
         "chaos": config.chaos,
         "isolation": config.isolation,
         "http": config.http,
+        "mcp": {name: _sum_up_server(table) for name, table in (config.mcp or {}).items()},
     }
     for name, table in tables.items():
         values += [Value(path, value, origin(name)) for path, value in _flatten(name, table)]
     return values
+
+
+def _sum_up_server(table: object) -> Mapping[str, Any]:
+    """Return what may be shown of a server: the program without its words, variables, headers and tools by name."""
+    if not isinstance(table, Mapping):
+        return {}
+    found = dict(table)
+    if isinstance(command := table.get("command"), list):
+        found["command"] = [*map(str, command[:1]), *[HIDDEN for _ in command[1:]]]
+    return {key: list(value) if isinstance(value, Mapping) else value for key, value in found.items()}
 
 
 def _flatten(path: str, value: Any) -> Iterator[tuple[str, Json]]:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Final, cast
 
 from sagactl.core.canonical import Json, digest
+from sagactl.core.template import paths_of
 from sagactl.tools.api import DECLARATIONS, Declaration
 from sagactl.tools.loading import BrokenPlugin, Loaded, Plugin
 from sagactl.tools.mcp.connection import Connection
@@ -122,8 +123,10 @@ def _declare(name: str, server: Server, table: ToolTable, pin: Pin) -> Declarati
 
 def write_arguments_schema(table: ToolTable, pin: Pin) -> dict[str, Json]:
     """Return the schema of what a saga gives the tool."""
-    if table.with_ is not None or table.is_probe:
-        return {"type": "object"}
+    if table.with_ is not None:
+        named = sorted({str(path[1]) for path in paths_of(table.with_) if path[0] == "args" and len(path) > 1})
+        schema: dict[str, Json] = {"type": "object", "properties": {name: {} for name in named}}
+        return schema if table.is_probe or table.extra_arguments else {**schema, "additionalProperties": False}
     schema = _modernize(dict(pin.input))
     properties = schema.get("properties")
     if not isinstance(properties, dict):
@@ -138,6 +141,8 @@ def write_arguments_schema(table: ToolTable, pin: Pin) -> dict[str, Json]:
     required = schema.get("required")
     if isinstance(required, list):
         schema["required"] = [each for each in required if each not in placed]
+    if table.is_probe:  # it is handed all that the action was given, and takes what it knows
+        return {**schema, "required": [], "additionalProperties": True}
     if not table.extra_arguments:
         # Most servers leave this open and pass over what they don't know, so that a slip would go unnoticed.
         schema.setdefault("additionalProperties", False)

@@ -27,7 +27,7 @@ LOCK_BYTES_MAX: Final = 16_777_216
 CHANGES_MAX: Final = 20
 """Differences of one tool that are told; then it is said that there are more."""
 
-SHOWN_LENGTH_MAX: Final = 200
+SHOWN_LENGTH_MAX: Final = 100
 BEFORE_LENGTH: Final = 30
 """Characters shown before the place where two texts part."""
 
@@ -172,10 +172,14 @@ def _cut_texts(old: str, new: str) -> tuple[str, str]:
         (at for at, (one, two) in enumerate(zip(old, new, strict=False)) if one != two), min(len(old), len(new))
     )
     start = max(0, part - BEFORE_LENGTH)
-    old, new = (("..." if start else "") + text[start : start + SHOWN_LENGTH_MAX] for text in (old, new))
+    old, new = (("..." if start else "") + _cut_text(text[start:]) for text in (old, new))
     return old, new
+
+
+def _cut_text(text: str) -> str:
+    return text if len(text) <= SHOWN_LENGTH_MAX else f"{text[:SHOWN_LENGTH_MAX]}..."
 
 
 def _cut(value: Json) -> Json:
     text = canonical(value)
-    return value if len(text) <= SHOWN_LENGTH_MAX else f"{text[:SHOWN_LENGTH_MAX]}..."
+    return value if len(text) <= SHOWN_LENGTH_MAX else _cut_text(text)

@@ -55,7 +55,7 @@ class McpTool:
             changes = self.connection.compare(self.pin.tool)
         except NotReachedError:
             return None
-        return Misfit("isn't what was pinned of its server", changes) if changes else None
+        return Misfit("isn't what was pinned, see `sagactl tools pin --check`", changes) if changes else None
 
     def __call__(self, context: CallContext, **arguments: Any) -> object:
         """Make the call that *context* is about."""

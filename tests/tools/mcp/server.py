@@ -73,7 +73,9 @@ def act(name: str, given: dict[str, Any], meta: dict[str, Any]) -> dict[str, Any
         WORLD.write_text("".join(each + "\n" for each in lines() if each != line))
     if name == "look":
         return {
-            "content": [{"type": "text", "text": json.dumps({"found": [each for each in lines() if each == line]})}]
+            "content": [
+                {"type": "text", "text": json.dumps({"found": [each for each in lines() if line in {each, "*"}]})}
+            ]
         }
     if name == "sendLetter":
         return {

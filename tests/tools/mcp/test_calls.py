@@ -7,6 +7,7 @@ import json
 import pytest
 
 from sagactl.core.records import OutcomeKind, ProbeAnswer
+from tests.cli.project import Project
 from tests.tools.mcp.conftest import TOOLS, Bench
 
 CAREFUL = """
@@ -126,3 +127,32 @@ def test_a_decimal_that_would_change_is_not_sent(bench: Bench) -> None:
     assert answer.output["given"] == {"amount": Decimal("0.1")}
     answer = bench.call("test.send_letter", amount=Decimal("0.12345678901234567890123"))
     assert (answer.kind, answer.failure and answer.failure.type) == (OutcomeKind.REJECTED, "bad_arguments")
+
+
+ALL = """
+[mcp.test.tools.all]
+tool = "look"
+read_only = true
+with = {line = "*"}
+"""
+CHECK = """
+safe_tools: ["test.*"]
+observe: [{tool: test.all, with: {}}]
+tools:
+  test.put: {with: {line: "${{ run.id }}"}}
+"""
+
+
+def test_what_the_operator_claims_can_be_checked(bench: Bench) -> None:
+    """`tools check` holds the tools of a server to the golden rules as any others."""
+    bench.configure(TOOLS + ALL)
+    (bench.folder / "plugins" / "test.check.yaml").write_text(CHECK)
+    bench.close()
+    done = Project(bench.folder).run("tools", "check", "test.put", "-o", "json")
+    (tool,) = done.json["tools"]
+    verdicts = {rule["rule"]: rule["verdict"] for rule in tool["rules"]}
+    assert done.code == 0, verdicts
+    assert {verdicts[rule] for rule in ("succeeds", "schema", "probe", "undo", "undo-twice", "undo-never-ran")} == {
+        "holds"
+    }
+    assert verdicts["late"] == "not_promised"

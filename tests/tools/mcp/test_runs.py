@@ -12,6 +12,7 @@ import pytest
 
 from sagactl.core.records import Intent, RunStatus
 from sagactl.engine.ending import Why
+from sagactl.errors import InvalidError
 from tests.cli.project import Project
 from tests.tools.mcp.conftest import Bench, is_running, wait_until
 
@@ -116,3 +117,11 @@ def test_a_second_interrupt_ends_a_call_and_its_server(bench: Bench, project: Pr
         assert driver.wait(30) == 130
     wait_until(lambda: not is_running(server))
     wait_until(lambda: not list((project.path / ".sagactl" / "calls").iterdir()))
+
+
+@pytest.mark.parametrize("place", ["mcp: {test: {command: [sh]}}", "servers: [sh]"])
+def test_a_saga_can_name_no_server(lines: Bench, place: str) -> None:
+    """H35: which programs are started, and which addresses called, is the operator's to say."""
+    (lines.folder / "sagas" / "lines.yaml").write_text(f"{SAGA}\n{place}\n")
+    with pytest.raises(InvalidError, match="unknown-key"):
+        lines.project.load("lines")
