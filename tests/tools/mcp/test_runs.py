@@ -12,7 +12,7 @@ import pytest
 
 from sagactl.core.records import Intent, RunStatus
 from sagactl.engine.ending import Why
-from sagactl.errors import InvalidError
+from sagactl.written.problem import InvalidSagaError
 from tests.cli.project import Project
 from tests.tools.mcp.conftest import Bench, is_running, wait_until
 
@@ -123,5 +123,6 @@ def test_a_second_interrupt_ends_a_call_and_its_server(bench: Bench, project: Pr
 def test_a_saga_can_name_no_server(lines: Bench, place: str) -> None:
     """H35: which programs are started, and which addresses called, is the operator's to say."""
     (lines.folder / "sagas" / "lines.yaml").write_text(f"{SAGA}\n{place}\n")
-    with pytest.raises(InvalidError, match="unknown-key"):
+    with pytest.raises(InvalidSagaError) as raised:
         lines.project.load("lines")
+    assert "unknown-key" in {problem.code for problem in raised.value.problems}

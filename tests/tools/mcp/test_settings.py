@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -241,3 +243,19 @@ def test_declarations_carry_a_guard() -> None:
     (loaded,) = describe_server(server, pinned, connection, place="", lock="")
     assert not isinstance(loaded, BrokenPlugin)
     assert [one.guard is not None for function in loaded.functions for one in declarations_of(function)] == [True]
+
+
+def known_keys(table: dict[str, Any]) -> set[str]:
+    """Return the keys that may stand beside those of a table, by what is said of one that may not."""
+    found = read_one(table)
+    assert isinstance(found, BadServerError)
+    return set(str(found).partition("known are ")[2].split(", "))
+
+
+def test_the_manual_has_every_key() -> None:
+    """`sagactl help mcp` tells all that may stand in the settings, and its example can be taken."""
+    page = (Path(__file__).parents[3] / "sagactl" / "help" / "mcp.md").read_text()
+    told = {name for row in re.findall(r"^\| (`[^|]*) \|", page, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)}
+    assert known_keys({"command": ["a"], "?": 1}) | known_keys({"command": ["a"], "tools": {"t": {"?": 1}}}) == told
+    (example,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    assert all(isinstance(found, Server) for _, found in read_servers(tomllib.loads(example)["mcp"]))

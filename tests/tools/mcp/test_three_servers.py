@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.project import Project
+from tests.cli.project import ROOT, Project
 from tests.servers.start import find_node_program, find_python_program
 from tests.tools.mcp.conftest import wait_until
 
@@ -195,6 +197,25 @@ def test_killed_in_the_middle_it_is_resumed_and_undone(project: Project) -> None
     assert done.code == 10, done.out + done.err
     assert (branches(project.path), entities(project.path)) == ([], [])
     assert [file.name for file in (project.path / "room").iterdir()] == ["put-away.txt"]
+
+
+def test_the_readme_connects_a_server(tmp_path: Path) -> None:
+    """The README's settings, saga and commands, as they stand but for the program, move a file and move it back."""
+    text = (ROOT / "README.md").read_text()
+    section = text[text.index("## Call the tools of an MCP server") :].split("\n## ")[0]
+    settings, saga, commands = (
+        re.findall(rf"```{kind}\n(.*?)```", section, re.DOTALL)[0] for kind in ("toml", "yaml", "sh")
+    )
+    program = '"npx", "-y", "@modelcontextprotocol/server-filesystem"'
+    assert program in settings
+    (tmp_path / "sagas").mkdir()
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "sagactl.toml").write_text(settings.replace(program, f'"{find_node_program("mcp-server-filesystem")}"'))
+    (tmp_path / "sagas" / "publish.yaml").write_text(saga)
+    (tmp_path / "shared" / "draft.md").write_text("Nothing yet")
+    codes = [Project(tmp_path).run(*shlex.split(line, comments=True)[1:]).code for line in commands.splitlines()]
+    assert codes == [0, 0, 10]
+    assert [file.name for file in (tmp_path / "shared").iterdir()] == ["draft.md"]
 
 
 def servers_of(folder: Path) -> list[str]:
