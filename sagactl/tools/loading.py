@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 ENTRY_POINT_GROUP: Final = "sagactl.plugins"
+PROGRAM: Final = "program"
+"""The origin of what an embedding program has itself."""
+
 PACKAGE_PREFIX: Final = "_sagactl_plugins_"
 DESCRIPTION_LENGTH_MAX: Final = 4_000
 SOURCE_BYTES_MAX: Final = 1_048_576
@@ -121,8 +124,8 @@ def load_one(home: Home) -> Loaded | BrokenPlugin:
     """Import the one plugin that *home* names, in an interpreter that needs no other."""
     if home.kind == "folder":
         folder = Path(home.place)
-        source = _source_of(folder / f"{home.name}.py") or folder / home.name / "__init__.py"
-        return _load_file(_make_package(folder), source, name=home.name, shared=_list_shared(sorted(folder.iterdir())))
+        shared = _list_shared(sorted(folder.iterdir()))
+        return _load_file(_make_package(folder), _find_source(home), name=home.name, shared=shared)
     if home.kind == "entry_point":
         from importlib.metadata import entry_points
 
@@ -131,6 +134,22 @@ def load_one(home: Home) -> Loaded | BrokenPlugin:
         missing = BrokenPlugin(home.name, home.place, 1, "it isn't installed any more")
         return missing if point is None else load_entry_point(point)
     return _load_module(home.place)
+
+
+def digest_home(home: Home) -> str | None:
+    """Return the version that the plugin would have if it were read now; None where that costs more than it tells."""
+    if home.kind == "entry_point":
+        return None
+    if home.kind == "module":
+        module = sys.modules.get(home.place)
+        return _digest_sources(Path(str(getattr(module, "__file__", ""))), [])
+    folder = Path(home.place)
+    return _digest_sources(_find_source(home), _list_shared(sorted(folder.iterdir())))
+
+
+def _find_source(home: Home) -> Path:
+    folder = Path(home.place)
+    return _source_of(folder / f"{home.name}.py") or folder / home.name / "__init__.py"
 
 
 def _load_module(name: str) -> Loaded | BrokenPlugin:
@@ -160,7 +179,7 @@ def load_functions(given: Sequence[Callable[..., object]]) -> Iterator[Loaded]:
         source = Path(str(getattr(module, "__file__", None) or name))
         version = _digest_sources(source, []) if source.is_file() else "0"
         home = Home("module", name, name) if getattr(module, "__spec__", None) and name != "__main__" else None
-        plugin = Plugin(name, "program", str(source), version, description=_describe_module(module), home=home)
+        plugin = Plugin(name, PROGRAM, str(source), version, description=_describe_module(module), home=home)
         yield Loaded(plugin, tuple(functions))
 
 

@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, Final
 
+from sagactl.core.pinned import Misfit
+from sagactl.core.saga import ToolFacts
 from sagactl.dataclass import dataclass
 from sagactl.errors import InvalidError
 from sagactl.tools.api import IN_PROCESS
 from sagactl.tools.describe import Isolation, Tool
-from sagactl.tools.loading import Home, Plugin
+from sagactl.tools.loading import PROGRAM, Home, Plugin, digest_home
 
 MEMORY_BYTES_MIN: Final = 128 * 1_048_576
 """With less of an address space hardly any interpreter starts."""
@@ -41,10 +44,11 @@ class IsolationRules:
     def place(self, tool: Tool, declared: str, plugin: Plugin) -> Tool:
         """Return *tool* as it is called here; raises ValueError where it must be isolated and can't be."""
         by = self._who_wants(tool.facts.name, declared)
-        if by is None:
-            return tool
+        if by is None or (plugin.home is None and plugin.origin != PROGRAM):
+            return tool  # no function of Python: requests, servers and commands aren't run here anyway
         home = _find_home(tool, plugin, by)
-        return replace(tool, isolation=Isolation(by, home, plugin.version), is_async=False)
+        isolation = Isolation(by, home, plugin.version)
+        return replace(tool, isolation=isolation, is_async=False, guard=partial(_compare, isolation))
 
     def _who_wants(self, name: str, declared: str) -> str | None:
         if declared != IN_PROCESS:
@@ -54,13 +58,24 @@ class IsolationRules:
         return None
 
 
+def _compare(isolation: Isolation, _: ToolFacts) -> Misfit | None:
+    """Say before an intent that a plugin is another one by now: its process would refuse to call it (E16)."""
+    try:
+        version = digest_home(isolation.home)
+    except OSError as error:
+        return Misfit(f"can't be imported any more: {error.strerror}")
+    if version is None or version == isolation.version:
+        return None
+    return Misfit("runs in a process of its own, and its plugin's file has changed since this process read it")
+
+
 def _matches(name: str, patterns: tuple[str, ...]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _find_home(tool: Tool, plugin: Plugin, by: str) -> Home:
     """Return where another interpreter finds the tool; raises ValueError where it can't."""
-    home, wanted = plugin.home, "isolation" if by == AUTHOR else "sagactl.toml wants it isolated"
+    home, wanted = plugin.home, 'isolation="process"' if by == AUTHOR else "sagactl.toml wants it isolated"
     if home is None:
         raise ValueError(f"{wanted}: the program's own module can't be imported by another interpreter")
     if home.kind == "module" and not _is_bound(tool, home):
