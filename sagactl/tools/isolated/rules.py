@@ -66,7 +66,7 @@ def _compare(isolation: Isolation, _: ToolFacts) -> Misfit | None:
         return Misfit(f"can't be imported any more: {error.strerror}")
     if version is None or version == isolation.version:
         return None
-    return Misfit("runs in a process of its own, and its plugin's file has changed since this process read it")
+    return Misfit("runs in a process of its own, and its plugin's file has changed or gone since this process read it")
 
 
 def _matches(name: str, patterns: tuple[str, ...]) -> bool:
