@@ -136,7 +136,7 @@ def _decide(session: Session, scene: Scene, letter: DeadLetter, records: Sequenc
     row, evaluator = session.app.row(letter.run_id), session.app.evaluator(scene.saga)
     situation = survey(session, row)
     decided = []
-    for choice in list_decidable(scene.saga, scene.state, scene.short_id, letter.operation):
+    for choice in list_decidable(scene.saga, scene.state, scene.short_id, letter.operation, scene.now_ms):
         state = replay(scene.saga, (stored.record for stored in records))  # its own: a foresight consumes it
         foresight = foresee_decision(scene.saga, state, choice.request, evaluator, situation)
         decided.append(Decided(choice, say_consequence(scene, choice, foresight)))

@@ -365,6 +365,10 @@ def _on_expired(saga: Saga, state: RunState, record: Decision) -> None:
         fail_run(state, Cause.TIMEOUT, record.failure, None, record.at_ms)
         return
     op = operation_state(state, record.operation)
+    if op.phase is Phase.READY and op.attempts == 0:
+        raise IllegalRecordError(
+            f"{Event.EXPIRED} can't happen to an operation that is {op.phase} and was never called"
+        )
     if op.phase is Phase.PENDING:
         op.doubt = True  # asked, never answered: the effect may be there
     op.failure = record.failure

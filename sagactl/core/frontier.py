@@ -10,7 +10,7 @@ from typing import Final
 
 from sagactl.core import backward
 from sagactl.core.canonical import Json
-from sagactl.core.policy import Zone, judge, zone_of
+from sagactl.core.policy import Zone, judge, policy_in_doubt, zone_of
 from sagactl.core.records import Cause, Direction, Failure, Operation, TimerKind
 from sagactl.core.retry import delay_range_ms
 from sagactl.core.saga import ALERT_AFTER_ATTEMPTS, PROBE_RETRY, OnUnknown, Saga, StepClass
@@ -51,7 +51,7 @@ def _choose(saga: Saga, state: RunState, op: OperationState, event: Event, at_ms
         return Phase.FAILED
     if event is Event.RETRIED:
         # A fresh budget begins with the question whether it has happened by now: never a blind retry (E6).
-        asks_first = op.doubt and call_of(saga, op.operation).on_unknown is OnUnknown.PROBE
+        asks_first = op.doubt and policy_in_doubt(saga, op, at_ms) is OnUnknown.PROBE
         return Phase.IN_DOUBT if asks_first else Phase.READY
     if event is Event.RESOLVED_NOT_DONE:
         return Phase.READY if zone_of(saga, op.operation) is Zone.BEHIND else Phase.FAILED

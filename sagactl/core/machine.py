@@ -25,7 +25,7 @@ from sagactl.core import backward, people
 from sagactl.core.calls import Candidate, candidates, make_call, make_probe, missing_secret
 from sagactl.core.canonical import Json, NotJsonError, canonical
 from sagactl.core.operators import answer_request
-from sagactl.core.policy import has_key_expired
+from sagactl.core.policy import KEY_EXPIRED, has_key_expired, has_trail_expired
 from sagactl.core.records import (
     Cause,
     Decision,
@@ -269,11 +269,23 @@ def _start(turn: _Turn, candidate: Candidate) -> Next:
     op = candidate.op
     if candidate.is_probe:
         return make_probe(turn.saga, turn.state, turn.world, op)
+    if op.operation.direction is Direction.COMPENSATION and has_trail_expired(
+        turn.saga, turn.state, op, turn.world.now_ms
+    ):
+        return _give_up_undo(turn, op)
     failure = _why_too_late(turn, op)
     if failure is not None:
         kind, cause = DecisionKind.EXPIRED, Cause.TIMEOUT
         return Write(Decision(turn.world.now_ms, kind, cause=cause, operation=op.operation, failure=failure))
     return make_call(turn.saga, turn.state, turn.world, op)
+
+
+def _give_up_undo(turn: _Turn, op: OperationState) -> Next:
+    """E7: what the undo would look by is forgotten, so it would find nothing and say that it is undone."""
+    kind = DecisionKind.REFUSED if op.attempts == 0 else DecisionKind.EXPIRED
+    message = "the action is in doubt, and the tool may have forgotten the key that its effect would be found by"
+    failure, cause = Failure(KEY_EXPIRED, message), None if kind is DecisionKind.REFUSED else Cause.TIMEOUT
+    return Write(Decision(turn.world.now_ms, kind, cause=cause, operation=op.operation, failure=failure))
 
 
 def _why_too_late(turn: _Turn, op: OperationState) -> Failure | None:
@@ -284,7 +296,7 @@ def _why_too_late(turn: _Turn, op: OperationState) -> Failure | None:
     if deadline_ms is not None and turn.world.now_ms >= deadline_ms:
         return op.failure or Failure("timeout", "schedule_to_close_timeout is over")
     if op.phase is Phase.RETRYING and has_key_expired(turn.saga, op, turn.world.now_ms):
-        return op.failure or Failure("key_expired", "the tool may have forgotten the idempotency key")
+        return op.failure or Failure(KEY_EXPIRED, "the tool may have forgotten the idempotency key")
     return None
 
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from sagactl.core.frontier import apply_event, begin_step, deny_step, fail_run
 from sagactl.core.people import prolong
-from sagactl.core.policy import Zone, zone_of
+from sagactl.core.policy import Zone, has_key_expired, policy_in_doubt, zone_of
 from sagactl.core.records import (
     Cause,
     Direction,
@@ -244,7 +244,7 @@ def _object_to_letter(saga: Saga, state: RunState, request: Request, at_ms: int)
         return f"{operation or 'the run'} has no open dead letter"
     op = state.operations[operation]
     if request.verb is Verb.RETRY:
-        return _object_to_retry(saga, op, at_ms)
+        return _object_to_old_key(saga, op, request, at_ms) or _object_to_retry(saga, op, at_ms)
     if not request.reason:
         return "a resolution takes a --reason"
     zone = zone_of(saga, operation)
@@ -256,13 +256,33 @@ def _object_to_letter(saga: Saga, state: RunState, request: Request, at_ms: int)
     return objection or (_object_to_haste(action, at_ms) if says_gone else None)
 
 
+def _object_to_old_key(saga: Saga, op: OperationState, request: Request, at_ms: int) -> str | None:
+    """E6: past its `key_retention` another try may have a second effect, so nobody orders it unawares."""
+    if request.reason or not may_act_twice(saga, op, at_ms):
+        return None
+    tool = call_of(saga, op.operation).tool
+    return (
+        f"{op.operation} is in doubt, and {tool} may have forgotten its key: another try can be a second effect; "
+        "see whether it happened and resolve it, or order it with a --reason"
+    )
+
+
+def may_act_twice(saga: Saga, op: OperationState, at_ms: int) -> bool:
+    """Tell whether another try now could have a second effect, as the tool may have forgotten the key (E6)."""
+    return has_key_expired(saga, op, at_ms) and not _is_probed(saga, op, at_ms)
+
+
+def _is_probed(saga: Saga, op: OperationState, at_ms: int) -> bool:
+    return policy_in_doubt(saga, op, at_ms) is OnUnknown.PROBE
+
+
 def _object_to_retry(saga: Saga, op: OperationState, at_ms: int) -> str | None:
     """E9: who orders another try of what neither key nor probe protects says "not done", and waits like that."""
     if op.operation.direction is Direction.COMPENSATION:
         asks_person = op.cause is Cause.IN_DOUBT
         return "nobody can tell whether there is anything to undo: resolve it" if asks_person else None
-    call = call_of(saga, op.operation)
-    is_protected = saga.tools[call.tool].idempotent or call.on_unknown is OnUnknown.PROBE
+    has_key = saga.tools[call_of(saga, op.operation).tool].idempotent and not has_key_expired(saga, op, at_ms)
+    is_protected = has_key or _is_probed(saga, op, at_ms)
     return None if is_protected or not op.doubt else _object_to_haste(op, at_ms)
 
 

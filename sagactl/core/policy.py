@@ -11,11 +11,15 @@ nothing to turn to, so what is used up becomes a dead letter.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 from sagactl.core.records import Cause, Direction, Operation
 from sagactl.core.saga import PROBE_ATTEMPTS_MAX, OnUnknown, Saga, StepClass
 from sagactl.core.state import OperationState, RunState, call_of
 from sagactl.core.transitions import Event, Phase
+
+KEY_EXPIRED: Final = "key_expired"
+"""The word of a failure that says that a key may be forgotten by its target."""
 
 _PROBE_ANSWERS = frozenset({Event.PROBE_NOT_DONE, Event.PROBE_CANNOT_TELL})
 
@@ -42,6 +46,14 @@ def zone_of(saga: Saga, operation: Operation) -> Zone:
 def judge(saga: Saga, state: RunState, op: OperationState, event: Event, at_ms: int) -> Phase:
     """Return the phase that *event* leads to, and note in `op.cause` why where it is given up."""
     zone = zone_of(saga, op.operation)
+    phase = _judge(saga, state, op, event, at_ms)
+    if zone is Zone.UNDO and phase is Phase.EXHAUSTED and has_trail_expired(saga, state, op, at_ms):
+        op.cause = Cause.IN_DOUBT  # whether there is anything to undo is a person's to find out
+    return phase
+
+
+def _judge(saga: Saga, state: RunState, op: OperationState, event: Event, at_ms: int) -> Phase:
+    zone = zone_of(saga, op.operation)
     if event in {Event.REFUSED, Event.DENIED}:
         return _give_up(op, zone, Cause.DENIED if event is Event.DENIED else Cause.STEP_FAILED)
     if zone is not Zone.UNDO and (state.direction is Direction.COMPENSATION or state.failing is not None):
@@ -62,7 +74,7 @@ def _may_try_again(saga: Saga, op: OperationState, at_ms: int) -> bool:
 
 
 def _in_doubt(saga: Saga, op: OperationState, zone: Zone, at_ms: int) -> Phase:
-    policy = _policy(saga, op, at_ms)
+    policy = policy_in_doubt(saga, op, at_ms)
     if policy is OnUnknown.RETRY:
         return Phase.RETRYING
     if policy is OnUnknown.PROBE and op.probes < PROBE_ATTEMPTS_MAX:
@@ -72,7 +84,7 @@ def _in_doubt(saga: Saga, op: OperationState, zone: Zone, at_ms: int) -> Phase:
     return _give_up(op, zone, Cause.IN_DOUBT, to_person=True)
 
 
-def _policy(saga: Saga, op: OperationState, at_ms: int) -> OnUnknown:
+def policy_in_doubt(saga: Saga, op: OperationState, at_ms: int) -> OnUnknown:
     """Return what doubt means for *op* now: a key that its tool has forgotten can't be retried (E6)."""
     call = call_of(saga, op.operation)
     if call.on_unknown is not OnUnknown.RETRY or not has_key_expired(saga, op, at_ms):
@@ -84,7 +96,7 @@ def _when_used_up(saga: Saga, op: OperationState, zone: Zone, at_ms: int) -> Pha
     """No further try: a probe may still clear the doubt (E4: a late rejection doesn't)."""
     if not op.doubt:
         return _give_up(op, zone, Cause.STEP_FAILED)
-    policy = _policy(saga, op, at_ms)
+    policy = policy_in_doubt(saga, op, at_ms)
     if policy is OnUnknown.PROBE and op.probes < PROBE_ATTEMPTS_MAX:
         return Phase.IN_DOUBT
     ask = policy in {OnUnknown.ASK, OnUnknown.PROBE}
@@ -114,8 +126,25 @@ def _give_up(op: OperationState, zone: Zone, cause: Cause, *, to_person: bool = 
 
 
 def has_key_expired(saga: Saga, op: OperationState, at_ms: int) -> bool:
-    """Tell whether the tool may have forgotten the key of an operation in doubt, so that a retry could act twice."""
+    """Tell whether a call that begins now could arrive at a target that has forgotten the key, and so act twice (E6).
+
+    That can only be where an earlier call is in doubt. The key is as old as its first intent, as the target may have
+    seen it then; and a call may arrive as late as it may take.
+    """
+    return _may_outlast_key(saga, op, call_of(saga, op.operation).start_to_close_ms, at_ms)
+
+
+def has_trail_expired(saga: Saga, state: RunState, undo: OperationState, at_ms: int) -> bool:
+    """Tell whether an undo that begins now may find nothing of an effect that is there (E7).
+
+    Without an output it looks by the action's key. Where that is forgotten it would find nothing, and call that undone.
+    """
+    action = state.operations[undo.operation.other]
+    return _may_outlast_key(saga, action, call_of(saga, undo.operation).start_to_close_ms, at_ms)
+
+
+def _may_outlast_key(saga: Saga, op: OperationState, call_ms: int, at_ms: int) -> bool:
     if not op.doubt:
         return False
     retention_ms = saga.tools[call_of(saga, op.operation).tool].key_retention_ms
-    return retention_ms is not None and at_ms - op.first_intent_ms >= retention_ms
+    return retention_ms is not None and at_ms + call_ms > op.first_intent_ms + retention_ms

@@ -72,6 +72,7 @@ TRANSITIONS: Final[Mapping[Phase, Mapping[Event, tuple[Phase, ...]]]] = {
         Event.INTENT: (_P.CALLING,),
         Event.REFUSED: _GIVEN_UP,
         Event.DENIED: _GIVEN_UP,
+        Event.EXPIRED: (_P.IN_DOUBT, *_GIVEN_UP),
     },
     _P.CALLING: {
         Event.SUCCEEDED: (_P.SUCCEEDED,),

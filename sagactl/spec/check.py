@@ -30,6 +30,7 @@ from sagactl.spec.input_schema import check_input_schema
 from sagactl.spec.policy import action_retry, check_fit, check_run_fit, start_to_close_ms, undo_retry
 from sagactl.spec.printed import output_schema
 from sagactl.spec.references import Facts, Place, View, check_expression, loop_types, output_of, type_at
+from sagactl.spec.retention import check_retention
 from sagactl.spec.schema_types import Typed, type_name
 from sagactl.written.findings import Findings
 from sagactl.written.positions import Entry, ListNode, MapNode, Node, Scalar, plain_value
@@ -264,6 +265,8 @@ def _check_policies(draft: DraftSaga, steps: list[ResolvedStep], findings: Findi
             check_fit(undo, kept, undo_retry(undo), owner=f"the compensation of {label}", findings=findings)
     if findings.has_errors:
         return
+    for step in steps:
+        check_retention(step, draft.defaults, findings)
     chosen = [draft.defaults, *(step.draft.policy for step in steps)]
     only_waits = all(step.facts is not None and step.facts.pending_max_ms is not None for step in steps)
     if not only_waits and not any(policy.start_to_close_ms for policy in chosen):

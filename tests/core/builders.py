@@ -113,6 +113,7 @@ class Spec:
     undo_own_secrets: tuple[str, ...] = ()
     probe_own_secrets: tuple[str, ...] = ()
     undo_key_retention: int | None = None
+    undo_timeout: int = 30_000
     arguments: Json = None
     undo_arguments: Json = None
     fields: Mapping[str, Any] = field(default_factory=dict)
@@ -197,6 +198,7 @@ def _undo_call(step_id: str, spec: Spec) -> Call:
         f"undo.{step_id}",
         parse_template(spec.undo_arguments if spec.undo_arguments is not None else {"id": "${{ output.id }}"}),
         _retry(spec, spec.undo_attempts),
+        start_to_close_ms=spec.undo_timeout,
         schedule_to_close_ms=spec.undo_schedule,
         on_unknown=OnUnknown(spec.undo_on_unknown or ("probe" if spec.undo_probe else "retry")),
     )

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from sagactl.core import backward, calls, evolve, frontier, machine, policy
+from sagactl.core import backward, calls, evolve, frontier, machine, operators, policy
 from sagactl.core.keys import idempotency_key
 from sagactl.core.records import (
     Decision,
@@ -133,13 +133,30 @@ def clear_doubt(patch: Patch) -> None:
 
 def retry_blindly(patch: Patch) -> None:
     """Retry what is in doubt, whatever its policy says."""
-    patch.setattr(policy, "_policy", lambda saga, op, at_ms: OnUnknown.RETRY)
+    patch.setattr(policy, "policy_in_doubt", lambda saga, op, at_ms: OnUnknown.RETRY)
 
 
 def forget_retention(patch: Patch) -> None:
     """Trust keys for ever."""
     for module in (policy, machine):
         patch.setattr(module, "has_key_expired", lambda saga, op, at_ms: False)
+
+
+def let_retries_land_late(patch: Patch) -> None:
+    """Give a retry all its time, however near the end of the retention it begins."""
+    original = policy._may_outlast_key
+    patch.setattr(policy, "_may_outlast_key", lambda saga, op, call_ms, at_ms: original(saga, op, 1, at_ms))
+
+
+def look_by_a_forgotten_key(patch: Patch) -> None:
+    """Let an undo without output look by a key that may be forgotten."""
+    for module in (policy, machine):
+        patch.setattr(module, "has_trail_expired", lambda saga, state, undo, at_ms: False)
+
+
+def order_unawares(patch: Patch) -> None:
+    """Take an order to retry under an old key without a reason."""
+    patch.setattr(operators, "_object_to_old_key", lambda saga, op, request, at_ms: None)
 
 
 def believe_probe(patch: Patch) -> None:

@@ -317,7 +317,9 @@ def test_no_try_begins_when_the_steps_own_time_is_over() -> None:
 def test_a_key_is_as_old_as_its_first_call() -> None:
     """E6: `key_retention` counts from the first intent, whatever the clock says."""
     for waited_ms, calls in ((9_000, ["a", "a"]), (10_000, ["a"])):
-        play = Play(saga("a", a={"attempts": 2, "key_retention": 10_000, "interval": 1}), start=50_000_000)
+        play = Play(
+            saga("a", a={"attempts": 2, "key_retention": 12_000, "timeout": 2_000, "interval": 1}), start=50_000_000
+        )
         play.turn()
         play.now += waited_ms
         play.answer("a", "lost")

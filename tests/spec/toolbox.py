@@ -86,6 +86,8 @@ _ALL: Final = (
         null_safe=True,
         arguments_schema=schema(key_=SECRET, note_=TEXT, env_={"type": "object", "additionalProperties": SECRET}),
     ),
+    ToolFacts("bank.pay", key_retention_ms=86_400_000, compensation="bank.refund", arguments_schema=schema()),
+    ToolFacts("bank.refund", null_safe=True, key_retention_ms=10_000, arguments_schema=schema()),
     ToolFacts("broken.pair", compensation="broken.gone"),
     ToolFacts("legacy.book", compensation="legacy.cancel", arguments_schema={}),
     ToolFacts("legacy.cancel"),

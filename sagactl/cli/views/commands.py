@@ -79,12 +79,12 @@ class Choice(NamedTuple):
     request: Request
 
 
-def list_decisions(saga: Saga, state: RunState, run: str, operation: Operation) -> list[tuple[str, str]]:
+def list_decisions(saga: Saga, state: RunState, run: str, operation: Operation, now_ms: int) -> list[tuple[str, str]]:
     """Return what a person can decide about an open dead letter: in words, and the command for it (E23)."""
-    return [(each.words, each.command) for each in list_decidable(saga, state, run, operation)]
+    return [(each.words, each.command) for each in list_decidable(saga, state, run, operation, now_ms)]
 
 
-def list_decidable(saga: Saga, state: RunState, run: str, operation: Operation) -> list[Choice]:
+def list_decidable(saga: Saga, state: RunState, run: str, operation: Operation, now_ms: int) -> list[Choice]:
     """Return all that the run would accept about an open dead letter, the safest first (E23)."""
     is_undo = operation.direction is Direction.COMPENSATION
     choices = []
@@ -93,11 +93,13 @@ def list_decidable(saga: Saga, state: RunState, run: str, operation: Operation) 
         if _is_accepted(saga, state, request):
             command = type_letter("resolve", run, operation, f"{options} {_REASON}")
             choices.append(Choice(words, command, request))
-    again = Request("", Verb.RETRY, "", operation=operation)
+    acts_twice = _may_act_twice(saga, state, operation, now_ms)
+    again = Request("", Verb.RETRY, "", reason="..." if acts_twice else None, operation=operation)
     if _is_accepted(saga, state, again):
-        words = "undo it again" if is_undo else "call it again"
-        choice = Choice(words, type_letter("retry", run, operation), again)
-        choices.insert(0 if _is_safe_to_retry(saga, state, operation) else len(choices), choice)
+        words = ("undo it again" if is_undo else "call it again") + (", a second time perhaps" if acts_twice else "")
+        choice = Choice(words, type_letter("retry", run, operation, _REASON if acts_twice else ""), again)
+        is_safe = not acts_twice and _is_safe_to_retry(saga, state, operation)
+        choices.insert(0 if is_safe else len(choices), choice)
     return choices
 
 
@@ -105,6 +107,12 @@ def _is_safe_to_retry(saga: Saga, state: RunState, operation: Operation) -> bool
     from sagactl.core.state import call_of
 
     return saga.tools[call_of(saga, operation).tool].idempotent or not state.operations[operation].doubt
+
+
+def _may_act_twice(saga: Saga, state: RunState, operation: Operation, now_ms: int) -> bool:
+    from sagactl.core.operators import may_act_twice
+
+    return may_act_twice(saga, state.operations[operation], now_ms)
 
 
 def _resolutions(saga: Saga, state: RunState, operation: Operation) -> list[tuple[Resolution, str, str]]:

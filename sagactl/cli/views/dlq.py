@@ -160,7 +160,7 @@ def _lay_history(scene: Scene, history: Sequence[StoredRecord]) -> list[str]:
 
 def _list_decisions(scene: Scene, operation: Operation, decided: Sequence[Decided]) -> list[str]:
     """Return what can be decided and what it leads to, with the shape of an output where one is asked for."""
-    decisions = commands.list_decisions(scene.saga, scene.state, scene.short_id, operation)
+    decisions = commands.list_decisions(scene.saga, scene.state, scene.short_id, operation, scene.now_ms)
     then = {each.choice.command: each.then for each in decided}
     lines = ["  decide:"]
     for (_, command), line in zip(decisions, list_choices(decisions, scene.style), strict=True):

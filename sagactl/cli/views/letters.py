@@ -9,9 +9,11 @@ from sagactl.cli.views.commands import list_decisions
 from sagactl.cli.views.layout import headline, list_choices, list_facts
 from sagactl.cli.views.scene import Scene
 from sagactl.cli.views.style import Mark
+from sagactl.cli.views.times import show_rough
 from sagactl.cli.views.words import name_failure, name_operation, tool_of
 from sagactl.core.needed import find_needs
-from sagactl.core.policy import Zone, zone_of
+from sagactl.core.operators import may_act_twice
+from sagactl.core.policy import KEY_EXPIRED, Zone, zone_of
 from sagactl.core.records import Cause, Direction, Operation
 from sagactl.core.state import OperationState, call_of
 from sagactl.core.template import spell_path
@@ -37,7 +39,7 @@ def _describe(scene: Scene, operation: Operation) -> list[str]:
     is_told = op.failure == scene.state.failure or operation.direction is Direction.COMPENSATION
     error = "" if is_told else scene.style.show(name_failure(op.failure))
     facts = [("error", error), ("means", explain(scene, op))]
-    decisions = list_decisions(scene.saga, scene.state, scene.short_id, operation)
+    decisions = list_decisions(scene.saga, scene.state, scene.short_id, operation, scene.now_ms)
     return [
         *headline(Mark.STUCK, say_what(op), scene.style),
         *list_facts(facts, scene.style),
@@ -89,6 +91,9 @@ def _why_unknown(scene: Scene, op: OperationState) -> str:
     facts = scene.saga.tools[call_of(scene.saga, op.operation).tool]
     if facts.probe is not None and op.probes > 0:
         return f"{scene.style.show(facts.probe)} could not tell"
+    if may_act_twice(scene.saga, op, scene.now_ms):
+        kept = show_rough(facts.key_retention_ms or 0)
+        return f"keys are kept for {kept}, and this one is older, so another try can be a second effect"
     if not facts.idempotent:
         return "it is not idempotent and no probe has answered, so it is not called again"
     return "no answer came, and its retries are used up"
@@ -97,6 +102,10 @@ def _why_unknown(scene: Scene, op: OperationState) -> str:
 def _explain_undo(scene: Scene, op: OperationState) -> str:
     action = scene.state.operations[op.operation.other]
     tool = scene.style.show(tool_of(scene.saga, op.operation) or "")
+    if op.failure is not None and op.failure.type == KEY_EXPIRED:
+        forward, found = (scene.style.show(tool_of(scene.saga, each.operation) or "") for each in (action, op))
+        why = f"nobody knows whether {forward} took effect, and the key that {found} would look by may be forgotten"
+        return f"{why}; finding nothing would count as undone, so it is not called: say it"
     if op.cause is Cause.IN_DOUBT:
         forward = scene.style.show(tool_of(scene.saga, action.operation) or "")
         why = f"nobody knows whether {forward} took effect, so nobody knows whether there is anything to undo"

@@ -48,7 +48,7 @@ def test_what_is_offered_is_accepted(name: str) -> None:
     """E23: each decision that a dead letter offers is one that its run accepts."""
     stage = SITUATIONS[name]()
     for operation in stage.state.dead:
-        decisions = list_decisions(stage.saga, stage.state, SHORT_ID, operation)
+        decisions = list_decisions(stage.saga, stage.state, SHORT_ID, operation, stage.now_ms)
         assert decisions
         for _, command in decisions:
             assert _is_accepted(stage.saga, stage.state, operation, command), command
@@ -58,7 +58,9 @@ def test_a_doubtful_undo_is_not_offered_a_retry() -> None:
     """E23: where nobody knows whether there is anything to undo, only a person's word helps."""
     stage = SITUATIONS["undo_in_doubt"]()
     (operation,) = stage.state.dead
-    words = [command.split()[2] for _, command in list_decisions(stage.saga, stage.state, SHORT_ID, operation)]
+    words = [
+        command.split()[2] for _, command in list_decisions(stage.saga, stage.state, SHORT_ID, operation, stage.now_ms)
+    ]
     assert words == ["resolve"] * 3
 
 
@@ -67,7 +69,7 @@ def test_a_call_that_is_not_idempotent_is_offered_again_last() -> None:
     risky, safe = SITUATIONS["crashed_in_doubt"](), SITUATIONS["in_doubt"]()
     for stage, place in ((risky, -1), (safe, 0)):
         (operation,) = stage.state.dead
-        decisions = list_decisions(stage.saga, stage.state, SHORT_ID, operation)
+        decisions = list_decisions(stage.saga, stage.state, SHORT_ID, operation, stage.now_ms)
         assert decisions[place][1].startswith("sagactl dlq retry")
 
 

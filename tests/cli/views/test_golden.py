@@ -91,7 +91,7 @@ def _dlq(name: str, stage: Stage, style: Style) -> str:
 def _decide(scene: Scene, letter: DeadLetter, stage: Stage) -> list[Decided]:
     """Let the core say what each decision would lead to."""
     decided = []
-    for choice in list_decidable(stage.saga, stage.state, SHORT_ID, letter.operation):
+    for choice in list_decidable(stage.saga, stage.state, SHORT_ID, letter.operation, stage.now_ms):
         state = replay(stage.saga, (each.record for each in stage.stored))
         foresight = foresee_decision(stage.saga, state, choice.request, PlainEvaluator(), Situation(scene.now_ms, 8))
         decided.append(Decided(choice, say_consequence(scene, choice, foresight)))

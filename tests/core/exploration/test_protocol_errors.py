@@ -255,7 +255,7 @@ def retry_what_asks(patch: Patch) -> None:
         found = call_of(saga, op.operation).on_unknown
         return OnUnknown.RETRY if found is OnUnknown.ASK else found
 
-    patch.setattr(policy, "_policy", policy_of)
+    patch.setattr(policy, "policy_in_doubt", policy_of)
 
 
 ACTION, UNDO = Direction.ACTION, Direction.COMPENSATION

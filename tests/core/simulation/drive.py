@@ -447,7 +447,9 @@ class Simulation:
     ) -> None:
         """Ask something of the run; where nobody drives it, the command takes the lease itself (E22)."""
         name = f"q{len(self.requests) + 1}"
-        request = Request(name, verb, "eva", f"because of {name}", op, how, output, is_past_pivot, digest)
+        has_reason = verb is not Verb.RETRY or len(self.requests) % 2 == 0
+        reason = f"because of {name}" if has_reason else None
+        request = Request(name, verb, "eva", reason, op, how, output, is_past_pivot, digest)
         self.requests.append(request)
         self.happened[f"asked {verb}"] += 1
         driver = self.driver

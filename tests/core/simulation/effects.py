@@ -70,9 +70,10 @@ class Effects:
             self.findings.check(len(bodies[op]) == 1, f"S10: {spell(op)} got {len(bodies[op])} different arguments")
 
     def _check_surplus(self) -> None:
-        """S2: an effect once a key where keys are honoured; elsewhere no surplus that no person was told of."""
+        """S2: an effect once a key where keys are honoured for ever; elsewhere none that nobody was told of."""
         for op, count in self.applied.items():
-            if self.evidence.tool_of(op)["idempotent"]:
+            tool = self.evidence.tool_of(op)
+            if tool["idempotent"] and tool["key_retention_ms"] is None:
                 self.findings.check(count <= 1, f"S2: {spell(op)} happened {count} times")
                 continue
             intents = len(self.reading.of(op).intents)

@@ -161,7 +161,7 @@ def _draw_spec(rng: random.Random, klass: StepClass) -> Spec:
         idempotent=idempotent,
         null_safe=rng.random() < 0.65,
         late_safe=rng.random() < 0.4,
-        key_retention=rng.choice([None, None, None, 3_000, 20_000]),
+        key_retention=rng.choice([None, None, None, 4_000, 45_000]),
         timeout=rng.choice([500, 2_000, 10_000]),
         schedule=rng.choice([None, None, None, 5_000, 40_000]),
         undo_schedule=rng.choice([None, None, None, None, 60_000]),
@@ -178,6 +178,7 @@ def read_traits(step: Step, tools: Mapping[str, ToolFacts]) -> Traits:
         keeps_tombstones=facts.late_safe,
         finds_by_key=undo is not None and undo.null_safe,
         is_read_only=step.klass is StepClass.READ_ONLY,
+        key_retention_ms=facts.key_retention_ms,
     )
 
 

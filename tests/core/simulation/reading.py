@@ -226,6 +226,10 @@ class Reading:
             self._check(not has_probe or action.probes_ever, "E7", f"{name}: in doubt, and never probed")
             knows = self.evidence.tool_of(known.op)["null_safe"] or policy == "always"
             self._check(knows, "E7", f"{name}: called without output though not null safe")
+            kept_ms = self.evidence.tool_of(action.op)["key_retention_ms"]
+            until_ms = None if kept_ms is None else action.first_at_ms + kept_ms
+            is_found = until_ms is None or (record["at_ms"] < until_ms and record["deadline_ms"] <= until_ms)
+            self._check(is_found, "E7", f"{name}: looks by a key that may be forgotten")
         open_undos = [each for each in self._open() if each is not known]
         limit = self.evidence.saga["compensation_concurrency"]
         self._check(len(open_undos) < limit, "E11", f"{name}: over compensation_concurrency")
@@ -278,6 +282,9 @@ class Reading:
             retention = tool["key_retention_ms"]
             age = record["at_ms"] - known.first_at_ms
             self._check(retention is None or age < retention, "E6", f"{name}: retried past its key_retention")
+            until_ms = None if retention is None else known.first_at_ms + retention
+            is_over = until_ms is None or record["deadline_ms"] <= until_ms
+            self._check(is_over, "E6", f"{name}: a retry that may land after its key_retention")
 
     def _read_outcome(self, record: Plain) -> None:
         known = self.of(record["operation"])
@@ -469,6 +476,8 @@ class Reading:
         if verb in {"approve", "deny"}:
             self._read_answer(request)
         elif verb in {"retry", "resolve"}:
+            if verb == "retry" and not request["reason"]:
+                self._check_order(request["operation"], record["at_ms"])
             self._settle_letter(request)
         elif verb == "rollback":
             self.may_go_past_pivot |= request["past_pivot"] and bool(request["reason"])
@@ -477,6 +486,15 @@ class Reading:
         if self.ended is not None and verb in {"cancel", "rollback"}:
             self.ended = None
             self._begin_again()
+
+    def _check_order(self, op: Op, at_ms: int) -> None:
+        """E23: nobody orders a second effect without saying why."""
+        known, call, tool = self.of(op), self.evidence.call_of(op), self.evidence.tool_of(op)
+        kept_ms, is_probed = tool["key_retention_ms"], tool["probe"] is not None or call["on_unknown"] == "probe"
+        if not known.doubt or kept_ms is None or is_probed:
+            return
+        is_over = at_ms + call["start_to_close_ms"] <= known.first_at_ms + kept_ms
+        self._check(is_over, "E23", f"{spell(op)}: ordered under a key that may be forgotten, without a reason")
 
     def _read_answer(self, request: Plain) -> None:
         step = request["operation"][0]

@@ -17,6 +17,8 @@ class Traits:
     keeps_tombstones: bool
     finds_by_key: bool
     is_read_only: bool = False
+    key_retention_ms: int | None = None
+    """After this time the target knows nothing of a key any more, and of what was done under it; None is never."""
 
 
 @dataclass
@@ -54,6 +56,10 @@ class World:
     effects: dict[str, list[str]] = field(default_factory=dict)
     answered: dict[str, str | None] = field(default_factory=dict)
     tombstones: set[str] = field(default_factory=set)
+    seen: dict[str, int] = field(default_factory=dict)
+    """When a call under a key first reached its target."""
+    forgotten: int = 0
+    """How often a target had forgotten a key that it was asked about."""
 
     def note(self, what: str, job: Job, detail: str | None = None) -> None:
         """Write a line into the ledger."""
@@ -81,6 +87,8 @@ class World:
         """Note that a call reaches its target."""
         if not job.has_begun:
             job.has_begun = True
+            if not job.is_probe:
+                self.seen.setdefault(job.key, self.now_ms)
             self.note("begin", job)
 
     def end(self, job: Job) -> None:
@@ -103,7 +111,7 @@ class World:
             return f"read-{job.number}"
         if job.forward_key in self.tombstones:
             return None
-        if traits.honours_keys and job.key in self.answered:
+        if traits.honours_keys and job.key in self.answered and self._knows(job.step, job.key):
             return self.answered[job.key]
         if job.asking > 1 and job.key in self.answered:
             return self.answered[job.key]  # to ask how a job is doing doesn't begin another
@@ -113,12 +121,21 @@ class World:
         self.note("effect", job, effect)
         return effect
 
+    def _knows(self, step: str, key: str) -> bool:
+        """Tell whether the target still knows the key; one that it has forgotten is a new one from now on."""
+        kept_ms = self.traits[step].key_retention_ms
+        if kept_ms is None or self.now_ms < self.seen.get(key, self.now_ms) + kept_ms:
+            return True
+        self.forgotten += 1
+        return False
+
     def _undo(self, job: Job) -> str | None:
         traits = self.traits[job.step]
         if traits.keeps_tombstones:
             self.tombstones.add(job.forward_key)
         there = self.effects.get(job.forward_key, [])
-        gone = list(there) if traits.finds_by_key else [effect for effect in there if effect == job.effect_id]
+        finds_all = traits.finds_by_key and self._knows(job.step, job.forward_key)
+        gone = list(there) if finds_all else [effect for effect in there if effect == job.effect_id]
         for effect in gone:
             there.remove(effect)
             self.note("undo", job, effect)
@@ -159,5 +176,8 @@ class World:
             case "undo" | "by_hand":
                 self.effects[forward_key].remove(detail)
                 self.answered[key] = "undone"
-            case "begin" if op[2] == "compensation" and self.traits[op[0]].keeps_tombstones:
-                self.tombstones.add(forward_key)
+            case "begin":
+                if not line["is_probe"]:
+                    self.seen.setdefault(key, self.now_ms)
+                if op[2] == "compensation" and self.traits[op[0]].keeps_tombstones:
+                    self.tombstones.add(forward_key)
