@@ -1,0 +1,224 @@
+"""HTTP tools from the command line: a whole saga over a real server, killed, interrupted and undone."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from tests.cli.project import ROOT, Project
+from tests.tools.http.servers import Asked, Server, say, say_json, serve
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+FILES = dict(re.findall(r"<!-- http (\S+) -->\n```\w+\n(.*?)```", README, re.DOTALL))
+TOKEN = "t0ken-of-the-crm"
+ASK = ("run", "welcome", "-i", "email=ada@example.com", "-o", "json")
+
+
+@dataclass
+class Crm:
+    """A CRM that keeps leads, and what each key came to; it may hold its answers back."""
+
+    leads: dict[str, str] = field(default_factory=dict)
+    keys: dict[str, str] = field(default_factory=dict)
+    may_answer: threading.Event = field(default_factory=threading.Event)
+    answer: bytes | None = None
+
+    def act(self, connection: socket.socket, asked: Asked) -> None:
+        """Do what is asked, then answer."""
+        url = urlsplit(asked.target)
+        if asked.headers.get("authorization") != f"Bearer {TOKEN}":
+            connection.sendall(say_json(401, {"message": f"no such token: {asked.headers.get('authorization')}"}))
+        elif asked.line.startswith("POST"):
+            key = asked.headers["idempotency-key"]
+            if key not in self.keys:
+                self.keys[key] = f"L{len(self.keys) + 1}"
+                self.leads[self.keys[key]] = json.loads(asked.body)["email"]
+            self.may_answer.wait(20)
+            connection.sendall(self.answer or say_json(201, {"id": self.keys[key], "token": TOKEN}))
+        elif asked.line.startswith("DELETE"):
+            is_there = self.leads.pop(url.path.rpartition("/")[2], None) is not None
+            connection.sendall(say(204 if is_there else 404))
+        else:
+            found = self.keys.get(parse_qs(url.query)["key"][0])
+            connection.sendall(say_json(200, {"items": [{"id": found}] if found in self.leads else []}))
+
+
+@pytest.fixture
+def crm() -> Iterator[tuple[Crm, Server]]:
+    """A CRM that answers at once."""
+    made = Crm()
+    made.may_answer.set()
+    with serve(made.act) as server:
+        yield made, server
+        made.may_answer.set()
+
+
+@pytest.fixture
+def project(tmp_path: Path, crm: tuple[Crm, Server]) -> Project:
+    """The files of the README, with their server on this machine."""
+    for name, content in FILES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content)
+    settings = f'[http]\nallow = ["127.0.0.1"]\nservers = {{leads = "{crm[1].url}/v1"}}\n'
+    (tmp_path / "sagactl.toml").write_text(settings)
+    return Project(tmp_path, {"SAGACTL_SECRET_CRM_TOKEN": TOKEN})
+
+
+def test_the_example_of_the_readme_works_as_written(project: Project, crm: tuple[Crm, Server]) -> None:
+    """The README's declaration and saga, saved as they stand: the lead is made, and taken back where a step fails."""
+    state, server = crm
+    failed = project.run(*ASK)
+    assert failed.code == 10, failed.err
+    assert state.leads == {}
+    assert [each.line.split(" ")[0] for each in server.asked] == ["POST", "DELETE"]
+    (project.path / "greeting.txt").write_text("hi")
+    assert project.run(*ASK).code == 0
+    assert list(state.leads.values()) == ["ada@example.com"]
+    assert project.run("validate", "welcome").code == 0
+
+
+def test_no_secret_is_told_anywhere(project: Project, crm: tuple[Crm, Server]) -> None:
+    """H25: the token is in requests and in an answer, and in no byte that sagactl prints or keeps."""
+    results = [project.run(*ASK), project.run("log", "@latest"), project.run("show", "@latest", "-o", "json")]
+    project.environ["SAGACTL_SECRET_CRM_TOKEN"] = other = "another-token"
+    refused = project.run(*ASK)
+    assert refused.code == 10
+    assert "no such token" in refused.json["run"]["error"]["message"]
+    texts = [text for each in (*results, refused) for text in (each.out, each.err)]
+    kept = [file.read_bytes() for file in (project.path / ".sagactl").rglob("*") if file.is_file()]
+    assert not any(TOKEN in text or other in text for text in texts)
+    assert not any(TOKEN.encode() in data or other.encode() in data for data in kept)
+    assert crm[1].asked[0].headers["authorization"] == f"Bearer {TOKEN}"
+
+
+def test_a_run_waits_for_the_secret_of_its_tool(project: Project, crm: tuple[Crm, Server]) -> None:
+    """E19: nothing is asked of the server without the token that its requests need."""
+    del project.environ["SAGACTL_SECRET_CRM_TOKEN"]
+    waiting = project.run(*ASK)
+    assert waiting.code == 12
+    assert not crm[1].asked
+
+
+def _wait_for_request(server: Server) -> None:
+    ends_at = time.monotonic() + 20
+    while not server.asked and time.monotonic() < ends_at:
+        time.sleep(0.02)
+    assert server.asked
+
+
+def test_killed_in_a_request_the_run_goes_on_with_the_same_key(project: Project, crm: tuple[Crm, Server]) -> None:
+    """E1, E6, E8: killed before the server has answered what it has done, the run asks with the same key: one lead."""
+    state, server = crm
+    (project.path / "greeting.txt").write_text("hi")
+    state.may_answer.clear()
+    process = project.start(*ASK)
+    _wait_for_request(server)
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=20)
+    state.may_answer.set()
+    resumed = project.run("resume", "--all", "-q")
+    assert resumed.code == 0, resumed.err
+    assert len(state.leads) == 1
+    assert {each.headers["idempotency-key"] for each in server.asked} == set(state.keys)
+    assert len(server.asked) == 2
+
+
+def test_an_interrupt_ends_a_request_that_waits(project: Project, crm: tuple[Crm, Server]) -> None:
+    """E17: the second Ctrl-C ends the request at once, and the run can be resumed."""
+    state, server = crm
+    state.may_answer.clear()
+    process = project.start(*ASK)
+    _wait_for_request(server)
+    process.send_signal(signal.SIGINT)
+    time.sleep(1.0)
+    begun = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=20)
+    assert time.monotonic() - begun < 8
+    assert process.returncode == 130
+    state.may_answer.set()
+    (project.path / "greeting.txt").write_text("hi")
+    assert project.run("resume", "--all", "-q").code == 0
+    assert len(state.leads) == 1
+
+
+def test_a_lost_answer_is_asked_about(project: Project, crm: tuple[Crm, Server]) -> None:
+    """E6: with a probe, an answer that can't be read is cleared up by asking, not by doing it again."""
+    state, server = crm
+    text = FILES["plugins/leads.yaml"].replace(
+        "    idempotent: true", "    idempotent: false\n    probe: leads.find\n   "
+    )
+    text += (
+        "  leads.find:\n    request: GET /leads?key=${{ forward_key }}\n"
+        '    done: {if: "${{ response.body.items[0] }}"}\n    not_done: {status: 200}\n'
+        '    output: {id: "${{ response.body.items[0].id }}"}\n'
+    )
+    (project.path / "plugins" / "leads.yaml").write_text(text)
+    state.answer = say(201, b"<html>", content_type="text/html")
+    (project.path / "greeting.txt").write_text("hi")
+    done = project.run(*ASK)
+    assert done.code == 0, done.err
+    assert [each.line.split(" ")[0] for each in server.asked] == ["POST", "GET"]
+    assert done.json["run"]["steps"][0]["output"] == {"id": "L1"}
+
+
+def test_a_url_from_the_input_reaches_nothing_private(project: Project, crm: tuple[Crm, Server]) -> None:
+    """H17: the run fails with the reason, once, and neither the metadata service nor this machine is connected to."""
+    (project.path / "plugins" / "hooks.yaml").write_text(
+        "tools:\n  hooks.send:\n    request: POST ${{ args.url }}\n    json: {done: true}\n"
+    )
+    (project.path / "sagas" / "notify.yaml").write_text(
+        "saga: notify\ninput: {type: object, required: [url], properties: {url: {type: string}}}\n"
+        'steps:\n  - id: hook\n    tool: hooks.send\n    with: {url: "${{ input.url }}"}\n'
+        "    compensate: {none: a message can't be unsent}\n"
+    )
+    (project.path / "sagactl.toml").write_text("")
+    for url in ("http://169.254.169.254/latest/meta-data", f"http://localhost:{crm[1].port}/", "http://10.0.0.1/"):
+        failed = project.run("run", "notify", "-i", f"url={url}", "-o", "json")
+        (step,) = failed.json["run"]["steps"]
+        assert (failed.code, step["attempts"], failed.json["run"]["error"]["type"]) == (10, 1, "blocked")
+    assert crm[1].connections == 0
+
+
+def test_tools_shows_what_is_declared_and_what_is_wrong(project: Project) -> None:
+    """A declared tool is shown as any other; a wrong one with its lines and a caret, and the others stay."""
+    shown = project.run("tools", "leads.create")
+    assert "leads.delete, with lead" in shown.out
+    assert "POST /leads, at http://127.0.0.1" in shown.out
+    assert "CRM_TOKEN" in shown.out
+    with (project.path / "plugins" / "leads.yaml").open("a") as file:
+        file.write("  leads.wrong:\n    request: FETCH /x\n    jsn: {}\n")
+    listed = project.run("tools")
+    assert "^^^ did you mean json?" in listed.out
+    assert "leads.create" in listed.out
+    document = project.run("tools", "-o", "json").json
+    assert document["broken"][0]["tools"] == ["leads.wrong"]
+    assert document["broken"][0]["line"] == 13
+    planned = project.run("plan", "welcome", "-i", "email=ada@example.com")
+    assert planned.code == 0
+    assert "leads.delete" in planned.out
+
+
+def test_an_import_makes_a_plugin_that_loads(project: Project) -> None:
+    """`tools import openapi` writes a file that `tools` lists, over none that is there, and says what is left out."""
+    source = ROOT / "tests" / "tools" / "http" / "descriptions" / "shop.yaml"
+    made = project.run("tools", "import", "openapi", str(source), "--out", "plugins/shop.yaml")
+    assert made.code == 0, made.err
+    assert "6 tools in plugins/shop.yaml" in made.out
+    assert "PUT /orders/{orderId}/photo" in made.out
+    assert "corner_shop.create_order" in project.run("tools").out
+    again = project.run("tools", "import", "openapi", str(source), "--out", "plugins/shop.yaml", "-o", "json")
+    assert (again.code, again.json["error"]["code"]) == (6, "file-exists")
+    text = project.run("tools", "import", "openapi", str(source), "--only", "cancelOrder")
+    assert text.out.splitlines()[2].startswith("server:")
+    assert "request: DELETE" in text.out.replace('"', "")
