@@ -68,7 +68,6 @@ class Systems:
         erp = self._erp()
         everyone = erp.find("party.party", [["code", "like", "sagactl-%"], _HIDDEN_TOO], ["name"])
         wanted = ["party.code", "like", "sagactl-%"]
-        charges = self._ask_stripe("/v1/charges?limit=100")["data"]
         ec2, sqs = self._clients
         groups = ec2.describe_instances()["Reservations"]
         machines = [each for group in groups for each in group["Instances"]]
@@ -78,10 +77,15 @@ class Systems:
             parties=tuple(sorted(each["name"] for each in everyone)),
             addresses=len(erp.find("party.address", [wanted])),
             orders=tuple(each["state"] for each in erp.find("sale.sale", [wanted], ["state"])),
-            charges=tuple((each["amount"], each["amount_refunded"]) for each in charges if each["paid"]),
+            charges=self.read_charges(),
             machines=tuple(sorted(each["State"]["Name"] for each in machines)),
             messages=int(messages["ApproximateNumberOfMessages"]),
         )
+
+    def read_charges(self) -> tuple[tuple[int, int], ...]:
+        """Return what was taken with each charge, and how much of it was given back, in cents."""
+        found = self._ask_stripe("/v1/charges?limit=100")["data"]
+        return tuple((each["amount"], each["amount_refunded"]) for each in found if each["paid"])
 
     @functools.cached_property
     def _clients(self) -> tuple[Any, Any]:
