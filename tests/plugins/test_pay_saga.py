@@ -1,4 +1,4 @@
-"""A saga over Stripe and AWS, by the command line: killed in the charge, with lost answers, declined, rolled back."""
+"""A saga over Stripe and AWS, by the command line: killed in the charge, answers lost, rolled back, without a key."""
 
 from __future__ import annotations
 
@@ -124,19 +124,25 @@ def tenancy(tmp_path: Path, stripe_server: stripe.Stripe, aws_server: aws.Aws) -
 
 
 def test_all_of_it_happens_once_and_no_key_is_written(tenancy: Tenancy) -> None:
-    """E8, E19: each effect once, and neither log nor screen has a key of Stripe or AWS."""
-    done = tenancy.project.run(*tenancy.arguments(), "-o", "json")
+    """E8, E19: without Stripe's key the run waits and asks nobody; with it each effect comes once; no key shows."""
+    del tenancy.project.environ["SAGACTL_SECRET_STRIPE_API_KEY"]
+    before = len(tenancy.stripe.between.seen)
+    waiting = tenancy.project.run(*tenancy.arguments(), "-o", "json")
+    assert (waiting.code, waiting.json["run"]["cause"]) == (12, "missing_secret"), waiting.err
+    assert len(tenancy.stripe.between.seen) == before
+    tenancy.project.environ["SAGACTL_SECRET_STRIPE_API_KEY"] = stripe.KEY
+    done = tenancy.project.run("resume", "--all", "-o", "json")
     assert done.code == 0, done.err
-    assert tenancy.world(done.json["run"]) == ALL
     shown = tenancy.project.run("show", "-o", "json")
+    assert tenancy.world(shown.json["run"]) == ALL
     written = tenancy.all_bytes() + (done.out + done.err + shown.out).encode()
     assert stripe.KEY.encode() not in written
     assert aws.ENVIRON["AWS_SECRET_ACCESS_KEY"].encode() not in written
 
 
-def test_killed_in_the_charge_it_is_charged_once(tenancy: Tenancy) -> None:
-    """E4, E6, E17: the process dies while Stripe has the request; the charge lands later, and the resume finds it."""
-    held = tenancy.stripe.between.hold("POST /v1/charges")
+def kill_while(tenancy: Tenancy, what: str) -> None:
+    """Run the saga, and kill its process while Stripe has a request, which then lands all the same."""
+    held = tenancy.stripe.between.hold(what)
     process = tenancy.project.start(*tenancy.arguments())
     while not tenancy.stripe.between.is_spent:
         assert process.poll() is None
@@ -144,11 +150,29 @@ def test_killed_in_the_charge_it_is_charged_once(tenancy: Tenancy) -> None:
     process.kill()
     process.communicate()
     held.set()
+
+
+def test_killed_in_the_charge_it_is_charged_once(tenancy: Tenancy) -> None:
+    """E4, E6, E17: the process dies while Stripe has the request; the charge lands later, and the resume finds it."""
+    kill_while(tenancy, "POST /v1/charges")
     resumed = tenancy.project.run("resume", "--all", "-q", "-o", "json")
     assert resumed.code == 0, resumed.err
     run = tenancy.project.latest()
     assert run["status"] == "succeeded"
     assert tenancy.world(run) == ALL
+
+
+def test_killed_in_the_refund_it_is_refunded_once(tenancy: Tenancy) -> None:
+    """E12, E17: the same key again, so the second refund is the first."""
+    tenancy.aws.between.reply("RunInstances", aws.fail_ec2(400, "VcpuLimitExceeded", "too many"))
+    kill_while(tenancy, "POST /v1/refunds")
+    resumed = tenancy.project.run("resume", "--all", "-q", "-o", "json")
+    assert resumed.code == 10, resumed.err
+    run = tenancy.project.latest()
+    assert run["not_undone"] == []
+    assert tenancy.world(run) == NOTHING
+    (charge,) = tenancy.stripe.charges(f"{run['id']}/deposit/action")
+    assert len(tenancy.stripe.ask("/v1/refunds", charge=charge["id"])["data"]) == 1
 
 
 def test_lost_answers_everywhere_change_nothing(tenancy: Tenancy) -> None:
@@ -165,7 +189,7 @@ def test_lost_answers_everywhere_change_nothing(tenancy: Tenancy) -> None:
 
 
 def test_a_machine_that_cannot_be_had_gives_the_money_back(tenancy: Tenancy) -> None:
-    """E11, E12: refunded, the object and the customer gone; an answer to an undo is lost on the way."""
+    """E11, E12: refunded, the object and the customer gone; the answer to an undo is lost on the way."""
     tenancy.aws.between.reply("RunInstances", aws.fail_ec2(400, "VcpuLimitExceeded", "too many"))
     tenancy.stripe.between.lose("POST /v1/refunds")
     done = tenancy.project.run(*tenancy.arguments(), "-o", "json")
@@ -173,25 +197,3 @@ def test_a_machine_that_cannot_be_had_gives_the_money_back(tenancy: Tenancy) -> 
     assert tenancy.aws.between.is_spent
     assert tenancy.stripe.between.is_spent
     assert tenancy.world(done.json["run"]) == NOTHING
-
-
-def test_a_declined_card_undoes_the_customer(tenancy: Tenancy) -> None:
-    """E3, E12: the decline is shown with its code, and nothing was taken."""
-    done = tenancy.project.run(*tenancy.arguments(card="tok_chargeDeclinedInsufficientFunds"), "-o", "json")
-    assert done.code == 10, done.err
-    run = done.json["run"]
-    assert (run["error"]["type"], run["status"]) == ("insufficient_funds", "rolled_back")
-    assert tenancy.world(run) == {**NOTHING, "balance": []}
-
-
-def test_without_the_key_the_run_waits_and_asks_nobody(tenancy: Tenancy) -> None:
-    """E19: no intent without the secret; with it the run goes on."""
-    del tenancy.project.environ["SAGACTL_SECRET_STRIPE_API_KEY"]
-    before = len(tenancy.stripe.between.seen)
-    waiting = tenancy.project.run(*tenancy.arguments(), "-o", "json")
-    assert waiting.code == 12, waiting.err
-    assert waiting.json["run"]["cause"] == "missing_secret"
-    assert len(tenancy.stripe.between.seen) == before
-    tenancy.project.environ["SAGACTL_SECRET_STRIPE_API_KEY"] = stripe.KEY
-    assert tenancy.project.run("resume", "--all", "-q").code == 0
-    assert tenancy.world(tenancy.project.latest()) == ALL
