@@ -114,7 +114,8 @@ def live(setting: Setting, experiment: Experiment) -> dict[str, Json]:
             ending = _Course(setting, experiment, home, driver, trail).run()
         state = home.read(setting.run_id).state
         described = _describe(setting, ending, state, before, world.look(), telling=_list_telling(setting, log))
-        imported: list[Json] = [*sorted(set(sys.modules) - known)]
+        # As they were imported: `_asyncio` before `asyncio`, say, would be imported twice, and each know its own tasks.
+        imported: list[Json] = [name for name in list(sys.modules) if name not in known]
         return {**described, "imported": imported if setting.is_reference else []}
     finally:
         log.close()

@@ -128,3 +128,13 @@ def test_values_are_shown_as_they_are_written(project: Project) -> None:
         "alerts.channel[1].url": {"file": "/run/chat"},
         "alerts.channel[1].secret": "***",
     }
+
+
+def test_of_a_server_only_names_are_shown(tmp_path: Path) -> None:
+    """E19: the words of a command, variables and headers may hold what is secret; they are told by name."""
+    table = 'command = ["run-it", "--token=HIDDEN"]\nenv = {KEY = "HIDDEN"}\npass_env = ["PATH_OF"]'
+    (tmp_path / "sagactl.toml").write_text(f"[mcp.files]\n{table}\n[mcp.files.tools.put]\nrejected = ['HIDDEN']\n")
+    shown = Project(tmp_path).run("config", "-o", "json").out
+    assert "HIDDEN" not in shown
+    assert "run-it" in shown
+    assert "KEY" in shown

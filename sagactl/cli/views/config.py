@@ -63,7 +63,7 @@ def list_values(config: Config) -> list[Value]:
         "chaos": config.chaos,
         "isolation": config.isolation,
         "http": config.http,
-        "mcp": {name: _sum_up_server(table) for name, table in (config.mcp or {}).items()},
+        "mcp": config.mcp and {name: _sum_up_server(table) for name, table in config.mcp.items()},
     }
     for name, table in tables.items():
         values += [Value(path, value, origin(name)) for path, value in _flatten(name, table)]

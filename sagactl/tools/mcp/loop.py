@@ -52,7 +52,21 @@ class LoopThread:
             loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
         if loop is None or thread is None or self._pid != os.getpid():
             return
-        loop.call_soon_threadsafe(loop.stop)
+        import asyncio
+
+        asyncio.run_coroutine_threadsafe(_end_tasks(), loop).add_done_callback(
+            lambda _: loop.call_soon_threadsafe(loop.stop)
+        )
         thread.join(STOP_SECONDS)
         if not thread.is_alive():
             loop.close()
+
+
+async def _end_tasks() -> None:
+    """Cancel what still runs in the loop, and let it come to its end."""
+    import asyncio
+
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)

@@ -27,6 +27,10 @@ IDLE_SECONDS: Final = 300.0
 REFUSALS: Final = frozenset({400, 401, 403, 404, 405, 410, 413, 415, 422})
 """Statuses that say that the request wasn't taken, and won't be."""
 
+END_SECONDS: Final = 2.0
+"""How long a server may take to hear that a session is over."""
+
+_PHASES: Final = ("connect", "read", "write", "pool")
 UNREACHED, REFUSED, SESSION_LOST, LOST = "unreached", "refused", "session_lost", "lost"
 _SESSION_HEADER: Final = "mcp-session-id"
 
@@ -102,6 +106,8 @@ def _make_careful(inner: Any, answer: Callable[[Any, str, str], Any]) -> Any:
 
     class Careful(httpx2.AsyncBaseTransport):
         async def handle_async_request(self, request: httpx2.Request) -> Any:
+            if request.method == "DELETE":  # the end of a session, which nobody waits for
+                request.extensions = {**request.extensions, "timeout": dict.fromkeys(_PHASES, END_SECONDS)}
             try:
                 response = await inner.handle_async_request(request)
             except httpx2.TransportError as error:

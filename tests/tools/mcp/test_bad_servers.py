@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -94,6 +95,31 @@ def test_a_call_that_hangs_is_ended_with_its_server(bench: Bench) -> None:
     assert bench.call().kind is OutcomeKind.SUCCEEDED
 
 
+def test_a_call_that_hangs_takes_no_other_with_it(bench: Bench) -> None:
+    """E14: its server is ended once the calls beside it are over; they have their answers, new ones another process."""
+    assert bench.call(line="first").kind is OutcomeKind.SUCCEEDED
+    server = bench.started()[-1]
+    bench.mode("half deaf")
+    with ThreadPoolExecutor() as threads:
+        hanging = threads.submit(bench.call, seconds=0.5)
+        time.sleep(0.2)
+        beside = threads.submit(bench.call, "test.send_letter")
+        assert beside.result().kind is OutcomeKind.SUCCEEDED
+        assert hanging.result().kind is OutcomeKind.UNKNOWN
+    assert not is_running(server)
+    bench.mode("good")
+    assert bench.call().kind is OutcomeKind.SUCCEEDED
+
+
+def test_calls_at_once_share_a_start(bench: Bench) -> None:
+    """Calls that come while a server is being started wait for that start and make no other."""
+    with ThreadPoolExecutor(8) as threads:
+        answers = list(threads.map(lambda number: bench.call(line=str(number)), range(8)))
+    assert {answer.kind for answer in answers} == {OutcomeKind.SUCCEEDED}
+    assert len(bench.lines()) == 8
+    assert len(bench.started()) <= 2, "one for the pins, perhaps, and one for the calls"
+
+
 def test_a_server_that_will_not_end_is_ended(bench: Bench) -> None:
     """A server that ignores the end of its stdin and SIGTERM, and a child of it that left its session, are killed."""
     bench.mode("stubborn")
@@ -113,6 +139,13 @@ def test_nobody_answers_for_a_model(bench: Bench) -> None:
     answer = bench.call()
     assert isinstance(answer.output, dict), answer
     assert answer.output["reply"]
+
+
+def test_text_that_is_too_deep_to_be_read_stays_text(bench: Bench) -> None:
+    """What looks like JSON and nests without end is no danger, and no output that could be one later."""
+    bench.mode("deep")
+    answer = bench.call("test.send_letter")
+    assert isinstance(answer.output, str), answer
 
 
 CHANGED = {

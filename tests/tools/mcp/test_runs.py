@@ -126,3 +126,17 @@ def test_a_saga_can_name_no_server(lines: Bench, place: str) -> None:
     with pytest.raises(InvalidSagaError) as raised:
         lines.project.load("lines")
     assert "unknown-key" in {problem.code for problem in raised.value.problems}
+
+
+def test_chaos_calls_servers_in_its_forked_processes(lines: Bench) -> None:
+    """A forked process has a loop and a connection of its own, and the saga comes through the crash."""
+    saga = SAGA.splitlines()
+    once = [line.replace("line: a", 'line: "${{ run.id }}"') for line in saga if "last" not in line]
+    (lines.folder / "sagas" / "lines.yaml").write_text("\n".join(once))
+    settings = lines.folder / "sagactl.toml"
+    settings.write_text('chaos = {safe_tools = ["test.*"]}\n' + settings.read_text())
+    lines.close()
+    done = Project(lines.folder).run("chaos", "lines", "--experiment", "first/killed-in-effect", "-o", "json")
+    assert done.code == 0, done.out
+    written = lines.lines()
+    assert len(set(written)) == len(written) >= 2, "the references and the experiment, each once"

@@ -120,6 +120,15 @@ def test_a_lost_session_is_begun_anew(bench: Bench, web: WebServer) -> None:
     assert web.sessions == sessions + 1
 
 
+def test_the_end_of_a_session_is_waited_for_briefly(bench: Bench, web: WebServer) -> None:
+    """A server that doesn't hear of the end keeps no command from ending."""
+    assert bench.call().kind is OutcomeKind.SUCCEEDED
+    web.mode = "never ends"
+    begun = time.monotonic()
+    bench.close()
+    assert time.monotonic() - begun < 3.5
+
+
 def test_a_server_that_is_gone_was_not_reached(bench: Bench, web: WebServer) -> None:
     """A refused connection leaves no doubt, also where there was one before."""
     assert bench.call().kind is OutcomeKind.SUCCEEDED

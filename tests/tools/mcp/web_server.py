@@ -38,6 +38,8 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(405, b"", "text/plain")
 
     def do_DELETE(self) -> None:
+        if self.server.mode == "never ends":
+            time.sleep(4)
         self._send(200, b"", "text/plain")
 
     def do_POST(self) -> None:
