@@ -7,6 +7,7 @@ answer up. Whoever supervises ends what is still running then.
 from __future__ import annotations
 
 import faulthandler
+import gc
 import io
 import json
 import os
@@ -39,6 +40,7 @@ def main() -> NoReturn:
 
 def _answer() -> None:
     signal.signal(signal.SIGTERM, lambda *_: CANCELLED.set())
+    gc.disable()  # what is imported stays
     from sagactl.tools.isolated.area import take_area
 
     area = take_area(0)
@@ -52,7 +54,11 @@ def _answer() -> None:
     sys.path[:] = request["sys_path"]
     from sagactl.tools.isolated.answering import answer
 
-    area.write_reply(answer(request, CANCELLED, area.note_entry))
+    def note_entry() -> None:
+        gc.enable()
+        area.note_entry()
+
+    area.write_reply(answer(request, CANCELLED, note_entry))
 
 
 def _flush() -> None:
