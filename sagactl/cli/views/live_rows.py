@@ -248,6 +248,8 @@ def row_of_undo(watched: Watched, action: Operation, reason: str, moment: Moment
         return Row(Mark.NOT_RUN, name, note="it did not happen")
     if watched.state.ended is not None:
         return Row(Mark.NOT_RUN, name, note=reason)
+    if found.due_ms is not None and found.late_until_ms > moment.now_ms:
+        return Row(Mark.WAITING, name, note=f"an earlier call may still land{_say_due(found, moment.now_ms)}")
     return Row(Mark.WAITING, name, note=reason)
 
 

@@ -32,6 +32,7 @@ from sagactl.cli.views.words import (
 from sagactl.core.canonical import Json
 from sagactl.core.left import Left, count_undone, find_left
 from sagactl.core.records import AT_REST, Cause, Direction, Request, RunStatus, Verb
+from sagactl.core.state import next_timer
 from sagactl.core.summary import StepRow, StepStatus, Summary, step_rows
 from sagactl.engine.ending import Ending, Why
 
@@ -329,11 +330,20 @@ def say_waiting(scene: Scene, summary: Summary) -> str:
     if waiting.until_ms is None:
         return detail
     due = show_due(waiting.until_ms, scene.now_ms, scene.tz)
-    if waiting.what != "timer":
-        return f"{detail}, until {due}"
-    if waiting.until_ms <= scene.now_ms:
+    return f"{detail}, until {due}" if waiting.what != "timer" else _say_timer(scene, detail, waiting.until_ms, due)
+
+
+def _say_timer(scene: Scene, detail: str, until_ms: int, due: str) -> str:
+    if until_ms <= scene.now_ms:
         return f"{detail} was due at {due}"
-    return f"{detail} goes on at {due}, in {show_duration(waiting.until_ms - scene.now_ms)}"
+    words = f"{detail} goes on at {due}, in {show_duration(until_ms - scene.now_ms)}"
+    return f"{words}: until then a call of a lost driver may still land" if _may_land(scene) else words
+
+
+def _may_land(scene: Scene) -> bool:
+    """Tell whether what goes on next waits for the end of an old call (E9), and for no delay of its own."""
+    timer = next_timer(scene.state)
+    return timer is not None and scene.state.operations[timer[1]].late_until_ms > scene.now_ms
 
 
 def _say_limit(scene: Scene, until_ms: int | None) -> str:

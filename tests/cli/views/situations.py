@@ -87,6 +87,13 @@ def crashed_in_doubt() -> Stage:
     return Stage(wire_saga(), {"wire": [Lost()]}).drive().crash().drive()
 
 
+def late_call() -> Stage:
+    """A driver on another machine was lost during the deposit, and its run was cancelled: the call may still land."""
+    stage = Stage(onboarding(), {"deposit": [Lost()]}, waits_for_timers=False).drive()
+    stage.crash(after_ms=16_000, calls_ended=False)
+    return stage.ask(Request("r1", Verb.CANCEL, "ana", "the customer left")).drive()
+
+
 def undo_in_doubt() -> Stage:
     """Cancelled while nobody knows whether the wire went out."""
     stage = crashed_in_doubt()
@@ -210,7 +217,7 @@ SITUATIONS: dict[str, Callable[[], Stage]] = {
     each.__name__: each
     for each in (
         succeeded, retried, rolled_back, nothing_to_undo, left_behind, cancelled, undo_failed, undo_used_up, in_doubt,
-        crashed_in_doubt, undo_in_doubt, pivot_in_doubt, forward_stuck, waiting_for_timer, waiting_for_tool,
+        crashed_in_doubt, late_call, undo_in_doubt, pivot_in_doubt, forward_stuck, waiting_for_timer, waiting_for_tool,
         waiting_for_approval, denied, paused, terminated, abandoned, interrupted, interrupted_backward, resumed,
         many_items, skipped, refused, hanging,
     )
