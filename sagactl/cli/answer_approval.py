@@ -27,6 +27,8 @@ def answer_approval(
     if awaited is not None and step_id is not None:
         for line in list_facts(list_approval(make_scene(session, known.saga, known.state), step_id), session.style):
             session.say(line)
+        if known.state.paused and verb is Verb.APPROVE:
+            session.say(f"the run is paused: {step_id} starts once it goes on, see the hint")
     operation = None if step_id is None else Operation(step_id, None, Direction.ACTION)
     digest = None if awaited is None else awaited.digest
     request = make_request(verb, reason=reason, operation=operation, digest=digest)

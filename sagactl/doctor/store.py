@@ -70,6 +70,10 @@ def _check_place(path: Path) -> Iterator[Check]:
 
 def _check_modes(path: Path) -> Check:
     """Others must not read the log: it has inputs and outputs."""
+    closed = _find_closed(path)
+    if closed is not None:
+        hint = f"make it writable for you (chmod u+w {closed}), or name another log"
+        return fail("permissions", f"{closed} can't be written: no run can begin or go on", hint)
     if not path.exists():
         return ok("permissions", "nothing there yet")
     # The folder may be somebody else's choice (--log); the files are ours.
@@ -79,9 +83,13 @@ def _check_modes(path: Path) -> Check:
     mode = stat.S_IMODE(path.parent.stat().st_mode)
     if mode & 0o077 and path.parent.name == ".sagactl":
         return warn("permissions", f"others may look into {path.parent} ({mode:o})", f"chmod 700 {path.parent}")
-    if not os.access(path, os.W_OK):
-        return warn("permissions", f"{path} can't be written by you", "sagactl config")
     return ok("permissions", "the log is yours alone")
+
+
+def _find_closed(path: Path) -> Path | None:
+    """Return what can't be written and must be: the log, or the folder that its files are, or will be, made in."""
+    folder = next(each for each in path.parents if each.exists())
+    return next((each for each in (path, folder) if each.exists() and not os.access(each, os.W_OK)), None)
 
 
 def _open(project: Project, path: Path) -> Generator[Check, None, Log | None]:

@@ -123,3 +123,15 @@ def test_an_answer_that_comes_too_late_is_told_how_the_run_goes_on(project: Proj
     late = project.run("approve", run, "contract")
     assert (late.code, "a resume carries that out" in late.err) == (6, True)
     assert project.run("resume", run, "-q").code == 10
+
+
+def test_approving_a_paused_run_says_that_nothing_starts_yet(project: Project) -> None:
+    """E22: the answer counts, and the step starts when the run goes on; with it goes the way on."""
+    run = _start(project)
+    project.run("pause", run)
+    approved = project.run("approve", run, "contract", "--reason", "checked")
+    assert "the run is paused: contract starts once it goes on" in approved.err
+    assert f"hint: sagactl unpause {run[:6]}" in approved.out
+    assert (approved.code, "crm.sign_contract" in _calls(project)) == (12, False)
+    assert project.run("unpause", run).code == 0
+    assert "crm.sign_contract" in _calls(project)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import shutil
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -19,8 +23,9 @@ ADA = ("run", "onboarding", "-q", "-i", "email=ada@example.com", "-i", "amount:=
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    """Return a project with a run that succeeded."""
+    """Return a project with a run that succeeded, without the saga whose tools need keys of accounts."""
     made = Project.make(tmp_path)
+    (tmp_path / "sagas" / "onboarding-live.yaml").unlink(missing_ok=True)
     assert made.run(*ADA).code == 0
     return made
 
@@ -118,6 +123,30 @@ def test_a_log_that_others_may_read_is_told(project: Project) -> None:
     log.chmod(0o600)
     log.parent.chmod(0o755)
     assert _items(project)["permissions"]["hint"] == f"chmod 700 {log.parent}"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root: NOT RUN")
+def test_a_log_that_cannot_be_written_fails(project: Project) -> None:
+    """E18: no run could begin or go on, so it is no warning; told for a log that isn't there yet as well."""
+    commands = [
+        'mount --bind "$1" "$1"',
+        'mount -o remount,bind,ro "$1"',
+        'cd "$1"',
+        f"{sys.executable} -m sagactl doctor -o json",
+    ]
+    for folder in (project.path / ".sagactl", project.path):
+        if folder == project.path:
+            shutil.rmtree(project.path / ".sagactl")
+        done = subprocess.run(
+            ["unshare", "-m", "sh", "-c", " && ".join(commands), "sh", str(folder)],
+            env=project.environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        found = {each["name"]: each for each in json.loads(done.stdout)["items"]}["permissions"]
+        assert (done.returncode, found["level"]) == (3, "fail"), done.stderr
+        assert "can't be written: no run can begin or go on" in found["text"]
 
 
 def test_a_bundle_has_nothing_of_any_run(project: Project) -> None:
