@@ -29,7 +29,7 @@ def cut_off(connection: socket.socket) -> None:
 def drip(connection: socket.socket) -> None:
     """Send a byte now and then."""
     connection.sendall(HEAD)
-    for _ in range(200):
+    for _ in range(400):
         connection.sendall(b" ")
         time.sleep(0.05)
 
@@ -99,7 +99,7 @@ def act(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Call
         monkeypatch.setenv("STRIPE_API_BASE", address)
         monkeypatch.setenv("AWS_ENDPOINT_URL", address)
         deed: Deed = request.param()
-        deed.seconds = 1.5
+        deed.seconds = 4.0
         return deed
 
     return point
@@ -116,7 +116,7 @@ def test_half_an_answer_is_in_doubt(act: Callable[[str], Deed], answer: Answer) 
     began = time.monotonic()
     with serving(answer) as address:
         assert act(address).act().kind.value == "unknown"
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 15
 
 
 def test_an_answer_that_drips_is_given_up(act: Callable[[str], Deed]) -> None:
@@ -124,7 +124,7 @@ def test_an_answer_that_drips_is_given_up(act: Callable[[str], Deed]) -> None:
     with serving(drip) as address:
         began = time.monotonic()
         assert act(address).act().kind.value == "unknown"
-        assert time.monotonic() - began < 6  # it would take 10
+        assert time.monotonic() - began < 12  # it would take 20
 
 
 def test_a_stranger_gets_no_request(act: Callable[[str], Deed]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 from tests.cli.project import Project
 from tests.plugins.project import PLUGINS
+from tests.plugins.vendors import wait_until
 from tests.servers import aws, stripe
 
 SAGA = """
@@ -144,9 +144,8 @@ def kill_while(tenancy: Tenancy, what: str) -> None:
     """Run the saga, and kill its process while Stripe has a request, which then lands all the same."""
     held = tenancy.stripe.between.hold(what)
     process = tenancy.project.start(*tenancy.arguments())
-    while not tenancy.stripe.between.is_spent:
-        assert process.poll() is None
-        time.sleep(0.02)
+    wait_until(lambda: tenancy.stripe.between.is_spent or process.poll() is not None)
+    assert process.poll() is None
     process.kill()
     process.communicate()
     held.set()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +10,7 @@ import httpx
 import pytest
 
 from sagactl.core.canonical import Json
-from tests.plugins.vendors import REGISTRY, Deed, word
+from tests.plugins.vendors import REGISTRY, Deed, wait_until, word
 from tests.servers import stripe
 
 INTENTS = "POST /v1/payment_intents"
@@ -95,8 +94,7 @@ def test_a_payment_that_comes_after_its_undo_is_refused(fake: stripe.Stripe, cus
     event = fake.between.hold(held)
     late = threading.Thread(target=lambda: answers.append(payment.act()))
     late.start()
-    while not fake.between.is_spent:
-        time.sleep(0.01)
+    wait_until(lambda: fake.between.is_spent)
     assert payment.undone(place(payment))["amount"] == 0
     event.set()
     late.join()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from sagactl.tools.registry import collect_tools
 from tests.plugins.project import PLUGINS
 
 REGISTRY = collect_tools(PLUGINS, entry_points=())
+WAIT_SECONDS = 30.0
 _numbers = itertools.count(1)
 _here = uuid.uuid4().hex[:8]
 
@@ -95,3 +96,11 @@ def word(answer: Answer) -> tuple[str, str]:
     """Return what a call that failed came to, and the word for why."""
     assert answer.failure is not None, answer.output
     return answer.kind.value, answer.failure.type
+
+
+def wait_until(happened: Callable[[], bool]) -> None:
+    """Wait for something that another thread or process does; fails where it doesn't."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not happened():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
