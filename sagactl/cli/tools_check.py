@@ -83,7 +83,7 @@ def check(
 
       sagactl tools check crm.create_lead --rule undo-twice
 
-      sagactl tools check --junit tools.xml -o json
+      sagactl tools check billing crm --junit tools.xml
     """
     guard_stdout()
     given = _Given(inputs or [], inputs_file, allow_unsafe or [], timeout)
@@ -91,6 +91,7 @@ def check(
     with open_session(context) as session, junit_report(session, junit) as report, ending_cleanly():
         found = _check(session, given, names or (), rules)
         _write(session, given, found, strict=strict)
+        _tell_runner(session, given, found)
         from sagactl.cli.views.tools_check_documents import make_check_suites
 
         report.suites.extend(make_check_suites(found, strict=strict))
@@ -175,7 +176,8 @@ def _refuse_unsafe(subjects: Sequence[Subject | Left]) -> None:
     plugins = sorted({each.facts.name.partition(".")[0] for each in unsafe})
     options = " ".join(f"--allow-unsafe '{plugin}.*'" for plugin in plugins)
     raise UsageError(
-        f"a check calls tools for real, and {unsafe[0].why} ({options}, where no harm can come of it)",
+        f"a check calls tools for real, and of {unsafe[0].facts.name} {unsafe[0].why}"
+        f" ({options}, where no harm can come of it)",
         code="unsafe-tools",
         hint="sagactl help tools-check",
     )
@@ -198,3 +200,14 @@ def _write(session: Session, given: _Given, report: CheckReport, *, strict: bool
         from sagactl.cli.views.tools_check import render_check
 
         write_line(answer_stream(), render_check(report, given.words(), style=session.style, strict=strict))
+
+
+def _tell_runner(session: Session, given: _Given, report: CheckReport) -> None:
+    """Tell the runner of CI, where there is one, which rule is broken by the tool at which line."""
+    from sagactl import workflow
+
+    if workflow.is_listening():
+        from sagactl.cli.ci import write_annotations
+        from sagactl.cli.views.tools_check_documents import annotate_check
+
+        write_annotations(session.settings, annotate_check(report, given.words()), session.app.config.project)

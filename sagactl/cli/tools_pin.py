@@ -23,7 +23,7 @@ app = make_app()
 @app.command()
 def pin(
     context: typer.Context,
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Servers; all in [mcp].")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME…", help="Servers; all in [mcp].")] = None,
     check: Annotated[bool, typer.Option("--check", help="Only compare; exit 1 where something differs.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
 ) -> int:

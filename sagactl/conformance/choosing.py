@@ -98,7 +98,11 @@ def make_subjects(tools: Tools, chosen: Sequence[ToolFacts]) -> Iterator[Subject
             continue
         subject = _make_subject(tools, facts, file, entry, arguments)
         unsafe = _find_unsafe(tools, subject)
-        yield subject if unsafe is None else Left(facts, f"nobody has said that {unsafe} is safe to call", True)
+        if unsafe is None:
+            yield subject
+        else:
+            what = "it" if unsafe == facts.name else f"{unsafe}, which it needs,"
+            yield Left(facts, f"nobody has said that {what} is safe to call", True)
 
 
 def _find_arguments(facts: ToolFacts, entry: ToolEntry) -> Template | str:

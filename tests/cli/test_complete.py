@@ -94,6 +94,10 @@ def test_commands_steps_tools_and_topics_are_offered(project: Project) -> None:
     assert _ask(project, "log", "--step", "=", "con") == ["contract"]
     assert _ask(project, "dlq", "show", run_id, "wel") == ["welcome"]
     assert _ask(project, "tools", "billing.ch") == ["billing.charge"]
+    assert _ask(project, "tools", "che") == ["check"]
+    assert _ask(project, "tools", "check", "billing.ch") == ["billing.charge"]
+    assert _ask(project, "tools", "check", "--rule", "undo-t") == ["undo-twice"]
+    assert _ask(project, "tools", "-q", "check", "--stri") == ["--strict"]
     assert "semantics" in _ask(project, "help", "")
     assert _ask(project, "list", "--status", "stuck,wait") == ["stuck,waiting"]
     assert _ask(project, "list", "--saga", "") == ["onboarding"]

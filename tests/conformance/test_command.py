@@ -199,7 +199,7 @@ def test_what_is_untried_counts_where_that_is_asked_for(tmp_path: Path) -> None:
     assert check(project, "far.put").code == 0
     strict = check(project, "far.put", "--strict")
     assert strict.code == 1
-    assert "but 7 untried" in strict.out
+    assert "but 7 rules untried" in strict.out
 
 
 def test_only_the_rule_that_is_asked_for_is_told(tmp_path: Path) -> None:
@@ -265,3 +265,24 @@ def take(context: CallContext) -> None:
     assert (result.code, broken_of(result.json)) == (0, {})
     pids = told.read_text().split()
     assert len(set(pids)) == len(pids) >= 3
+
+
+def test_what_is_broken_is_not_passed_over(tmp_path: Path) -> None:
+    """A plugin that can't be imported, or a tool that can't be described, is an error wherever it was asked for."""
+    project = _make(tmp_path)
+    (tmp_path / "plugins" / "torn.py").write_text("import no_such_module\n")
+    for words in ((), ("torn",)):
+        refused = check(project, *words)
+        assert (refused.code, "torn can't be checked" in refused.err) == (3, True)
+    assert check(project, "desk.put").code == 0
+
+
+def test_a_runner_of_ci_is_told_at_the_line_of_the_tool(tmp_path: Path) -> None:
+    """On GitHub a breach is an error at the line where its tool stands."""
+    project = make_project(tmp_path)
+    project.environ |= {"GITHUB_ACTIONS": "true", "GITHUB_WORKSPACE": str(tmp_path)}
+    result = check(project, "late.put")
+    (told,) = [line for line in (result.out + result.err).splitlines() if line.startswith("::error")]
+    assert "file=plugins/planted.py,line=" in told
+    assert "late" in told
+    assert "sagactl tools check late.put --rule late" in told

@@ -156,7 +156,9 @@ def _tail(report: CheckReport, broken: int, style: Style, *, strict: bool) -> li
         lines = headline(Mark.FAILED, "nothing could be tried", style)
     else:
         untried = report.count(Verdict.UNTRIED) if strict else 0
-        left = f", but {untried} untried" if untried else f" ({report.count(Verdict.HOLDS)} held)"
+        left = f", but {plural(untried, 'rule')} untried" if untried else f" ({report.count(Verdict.HOLDS)} held)"
+        others = len(report.tools) - len(tried)
+        left += f"; {plural(others, 'tool')} untried" if others and not untried else ""
         mark = Mark.FAILED if untried else Mark.DONE
         lines = headline(mark, f"{plural(len(tried), 'tool')} tried, no rule broken{left}", style)
     more = broken - FOUND_MAX

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from sagactl.cli.views.annotations import Annotation, bound
 from sagactl.cli.views.documents import Document
 from sagactl.cli.views.junit import Case, Suite
+from sagactl.cli.views.text import safe
 from sagactl.cli.views.tools_check import repeat_command
 from sagactl.conformance.report import CheckReport, Finding, ToolReport, Verdict
 from sagactl.conformance.rules import MEANINGS
@@ -66,3 +68,21 @@ def _make_case(finding: Finding, *, strict: bool) -> Case:
     if finding.verdict is Verdict.HOLDS:
         return Case(finding.rule.value, "passed", "", finding.seen)
     return Case(finding.rule.value, "skipped", finding.verdict.value, finding.seen)
+
+
+def annotate_check(report: CheckReport, words: Sequence[str]) -> list[Annotation]:
+    """Return a remark for each breach at the line of its tool."""
+    return bound(
+        [
+            _annotate(tool, finding, words)
+            for tool in report.tools
+            for finding in tool.findings.values()
+            if finding.verdict is Verdict.BROKEN
+        ]
+    )
+
+
+def _annotate(tool: ToolReport, finding: Finding, words: Sequence[str]) -> Annotation:
+    parts = [finding.seen, MEANINGS[finding.rule].change, repeat_command(words, tool, finding)]
+    title, text = safe(f"{finding.rule}: {tool.tool}"), safe(". ".join(parts))
+    return Annotation("error", title, text, tool.file or None, tool.line or None)
