@@ -29,7 +29,7 @@ KEPT_MAX: Final = 64
 """Sagas that are kept; the ones that were kept first go."""
 
 KEPT_BYTES_MAX: Final = 8 * 1024 * 1024
-_LOADER: Final = ("spec", "schemas", "core/definition.py", "core/saga.py", "core/template.py")
+_LOADER: Final = ("spec", "written", "schemas", "core/definition.py", "core/saga.py", "core/template.py")
 _SUFFIX: Final = ".saga"
 _OWN_FOLDER: Final = ".sagactl"
 _GATES: Final = "*-gate"
