@@ -39,7 +39,7 @@ class Crm:
         if asked.headers.get("authorization") != f"Bearer {TOKEN}":
             connection.sendall(say_json(401, {"message": f"no such token: {asked.headers.get('authorization')}"}))
         elif asked.line.startswith("POST"):
-            key = asked.headers["idempotency-key"]
+            key = asked.headers.get("idempotency-key", str(len(self.keys)))
             if key not in self.keys:
                 self.keys[key] = f"L{len(self.keys) + 1}"
                 self.leads[self.keys[key]] = json.loads(asked.body)["email"]
@@ -48,6 +48,8 @@ class Crm:
         elif asked.line.startswith("DELETE"):
             is_there = self.leads.pop(url.path.rpartition("/")[2], None) is not None
             connection.sendall(say(204 if is_there else 404))
+        elif not url.query:
+            connection.sendall(say_json(200, {"leads": sorted(self.leads.values())}))
         else:
             found = self.keys.get(parse_qs(url.query)["key"][0])
             connection.sendall(say_json(200, {"items": [{"id": found}] if found in self.leads else []}))
@@ -170,6 +172,32 @@ def test_a_lost_answer_is_asked_about(project: Project, crm: tuple[Crm, Server])
     assert done.code == 0, done.err
     assert [each.line.split(" ")[0] for each in server.asked] == ["POST", "GET"]
     assert done.json["run"]["steps"][0]["output"] == {"id": "L1"}
+
+
+def test_declared_tools_keep_their_promises_or_are_found_out(project: Project) -> None:
+    """The golden rules are tried on declared tools as on any other: the CRM's hold, and a claim too much is named."""
+    told = FILES["plugins/leads.yaml"].replace("    json:", "    arguments: {email: {type: string}}\n    json:")
+    leads = told.replace("    json:", '    output: {id: "${{ response.body.id }}"}\n    json:')
+    (project.path / "plugins" / "leads.yaml").write_text(leads + "  leads.list:\n    request: GET /leads\n")
+    (project.path / "plugins" / "leads.check.yaml").write_text(
+        'safe_tools: ["leads.*"]\nobserve: [{tool: leads.list}]\n'
+        'tools: {leads.create: {with: {email: "${{ run.id }}@example.com"}}}\n'
+    )
+    good = project.run("tools", "check", "leads.create", "-o", "json", timeout=120)
+    (found,) = good.json["tools"]
+    verdicts = {each["rule"]: each["verdict"] for each in found["rules"]}
+    assert good.code == 0, good.out
+    assert {"succeeds", "schema", "same-key", "at-once", "undo", "undo-twice"} <= {
+        rule for rule, verdict in verdicts.items() if verdict == "holds"
+    }
+    (project.path / "plugins" / "leads.yaml").write_text(
+        (leads + "  leads.list:\n    request: GET /leads\n").replace(
+            "    json:", "    key: {header: X-Other}\n    json:"
+        )
+    )
+    broken = project.run("tools", "check", "leads.create", "--rule", "same-key", "-o", "json", timeout=120)
+    assert broken.code == 1
+    assert broken.json["tools"][0]["rules"][0]["verdict"] == "broken"
 
 
 def test_a_url_from_the_input_reaches_nothing_private(project: Project, crm: tuple[Crm, Server]) -> None:
