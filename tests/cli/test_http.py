@@ -250,3 +250,27 @@ def test_an_import_makes_a_plugin_that_loads(project: Project) -> None:
     text = project.run("tools", "import", "openapi", str(source), "--only", "cancelOrder")
     assert text.out.splitlines()[2].startswith("server:")
     assert "request: DELETE" in text.out.replace('"', "")
+
+
+LIST_MODULES = """
+import sys
+from sagactl.cli.main import run_command_line
+run_command_line(["validate", "nap"])
+names = {name.partition(".")[0] for name in sys.modules} | {name for name in sys.modules if name.startswith("sagactl")}
+print("\\nmodules", *sorted(names))
+"""
+
+
+def test_declarations_cost_no_more_than_reading_yaml(project: Project) -> None:
+    """Start-up: httpx is imported by the first call, jsonschema by none of these; without files not even the reading."""
+    (project.path / "sagas" / "nap.yaml").write_text(
+        "saga: nap\nsteps:\n  - {id: nap, tool: time.sleep, with: {for: 1ms}, read_only: true}\n"
+    )
+    modules = set(project.run_python("-c", LIST_MODULES).out.partition("\nmodules ")[2].split())
+    assert "sagactl.tools.http.reading" in modules
+    assert not modules & {"httpx", "httpcore", "h11", "jsonschema", "email", "ssl", "socket", "asyncio"}
+    assert not modules & {"sagactl.tools.http.calling", "sagactl.tools.http.transport", "sagactl.tools.http.openapi"}
+    (project.path / "plugins" / "leads.yaml").unlink()
+    (project.path / "sagas" / "welcome.yaml").unlink()
+    modules = set(project.run_python("-c", LIST_MODULES).out.partition("\nmodules ")[2].split())
+    assert {each for each in modules if each.startswith("sagactl.tools.http.")} == {"sagactl.tools.http.files"}
