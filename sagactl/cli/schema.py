@@ -1,4 +1,4 @@
-"""`sagactl schema`: the JSON Schema of saga files, for editors."""
+"""`sagactl schema`: the JSON Schema of saga files, and of declarations of tools, for editors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sagactl.cli.session import Session, open_session
 from sagactl.cli.streams import answer_stream, write_line
 from sagactl.cli.views.spelling import spell
 from sagactl.core.canonical import Json
-from sagactl.errors import ExitCode
+from sagactl.errors import ExitCode, UsageError
 
 SCHEMA_SCHEMA: Final = "sagactl.schema/1"
 
@@ -28,6 +28,9 @@ def schema(
     write: Annotated[
         bool, typer.Option("--write", help="With tools, into .sagactl/schema.json of the project.")
     ] = False,
+    declarations: Annotated[
+        bool, typer.Option("--declarations", help="Of files that declare HTTP tools, instead.")
+    ] = False,
 ) -> int:
     """Print the JSON Schema of saga files, or write it where editors find it.
 
@@ -39,10 +42,15 @@ def schema(
       sagactl schema --tools > saga.schema.json
 
       sagactl schema --write
+
+      sagactl schema --declarations > tools.schema.json
     """
     guard_stdout()
+    if declarations and (tools or write):
+        raise UsageError("--declarations is another schema than that of sagas with tools", hint="sagactl schema --help")
     if not (tools or write):
-        text = (files("sagactl") / "spec" / "schema.json").read_text(encoding="utf-8")
+        place = ("tools", "http") if declarations else ("spec",)
+        text = files("sagactl").joinpath(*place, "schema.json").read_text(encoding="utf-8")
         write_line(answer_stream(), text.rstrip())
         return ExitCode.OK
     with open_session(context) as session:

@@ -262,7 +262,7 @@ print("\\nmodules", *sorted(names))
 
 
 def test_declarations_cost_no_more_than_reading_yaml(project: Project) -> None:
-    """Start-up: httpx is imported by the first call, jsonschema by none of these; without files not even the reading."""
+    """Start-up: httpx is imported by the first call; without files of declarations not even their reading is."""
     (project.path / "sagas" / "nap.yaml").write_text(
         "saga: nap\nsteps:\n  - {id: nap, tool: time.sleep, with: {for: 1ms}, read_only: true}\n"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 from sagactl.tools.http.files import find_files
 from sagactl.tools.http.reading import FILE_KEYS, read_file
 from sagactl.tools.http.reading_tool import TOOL_KEYS
+from sagactl.tools.validate import compile_schema
+from sagactl.written.document import read_document
 from tests.cli.project import ROOT
 from tests.tools.http.declaring import one_tool, project
 
@@ -108,6 +111,19 @@ def test_only_files_of_declarations_are_read(tmp_path: Path) -> None:
         (tmp_path / name).write_text("")
     assert [file.name for file in find_files(tmp_path)] == ["a.yaml", "b.yaml"]
     assert find_files(tmp_path / "nosuch") == []
+
+
+def test_the_schema_for_editors_has_the_keys_that_there_are() -> None:
+    """`sagactl schema --declarations` knows every key, and takes what loads."""
+    schema = json.loads((ROOT / "sagactl" / "tools" / "http" / "schema.json").read_text(encoding="utf-8"))
+    assert set(schema["properties"]) == set(FILE_KEYS)
+    assert set(schema["$defs"]["tool"]["properties"]) == set(TOOL_KEYS)
+    check = compile_schema(schema)
+    examples = [PAGE.split("```yaml\n")[1].split("```")[0].encode()]
+    examples += [file.read_bytes() for file in (FOLDER.parent / "descriptions").glob("*.golden.yaml")]
+    assert [check(read_document(each, file="x.yaml")) for each in examples] == [None] * 3
+    for name in ("file", "list"):
+        assert check(read_document((FOLDER / f"{name}.yaml").read_bytes(), file="x.yaml")) is not None
 
 
 def test_the_page_has_every_key_and_its_example_loads(tmp_path: Path) -> None:
