@@ -10,8 +10,10 @@ Tryton knows no idempotency keys. Each record carries a mark that is made from t
     address  a contact of the kind "other" that belongs to it, made in the same transaction
     sale     its reference
 
-A party is safe also from two calls at the same instant. Addresses and sales are looked for before they are made, so two
-calls at once could make two; sagactl never makes two at once, and an undo takes back whatever carries the mark.
+A party is safe also from two calls at the same instant. Addresses and sales are looked for before they are made, and
+again afterwards: of two that were made at once the second is deleted. (On PostgreSQL two transactions may not see each
+other, and both stay. sagactl never makes two calls of one operation at once, and an undo takes back whatever carries
+the mark.)
 
 What others refer to can't be deleted: it is deactivated, and the output says so. A confirmed sale isn't cancelled
 any more: `tryton.confirm_sale` has no undo and makes a good pivot.
@@ -141,12 +143,13 @@ def add_address(
         postal_code: Its code.
     """
     tryton, value = Tryton(context), mark(context.idempotency_key)
-    found = tryton.find("party.address", [["contact_mechanisms.value", "=", value], ACTIVE_OR_NOT], "active")
+    wanted = ["contact_mechanisms.value", "=", value]
+    found = tryton.find("party.address", [wanted, ACTIVE_OR_NOT], "active")
     if not found:
         contact = {"party": party_id, "type": "other", "name": "sagactl", "value": value}
         address = {"street": street, "city": city, "postal_code": postal_code}
         values = {**address, "party": party_id, "contact_mechanisms": [["create", [contact]]]}
-        return {"address_id": tryton.create("party.address", values)["id"]}
+        return {"address_id": _create_once(tryton, "party.address", wanted, values)}
     _refuse_if_undone(is_undone=not found[0]["active"])
     return {"address_id": found[0]["id"]}
 
@@ -206,7 +209,7 @@ def create_sale(
         "shipment_method": "manual",
         "lines": [["create", [line]]],
     }
-    return {"sale_id": tryton.create("sale.sale", values)["id"]}
+    return {"sale_id": _create_once(tryton, "sale.sale", ["reference", "=", reference], values)}
 
 
 @tool("tryton.cancel_sale", null_safe=True, secrets=(KEY,))
@@ -232,6 +235,39 @@ def find_sale(context: CallContext) -> Done | NotDone:
     wanted = [["reference", "=", mark(context.forward_key)], ["state", "!=", "cancelled"]]
     found = Tryton(context).find("sale.sale", wanted)
     return Done({"sale_id": found[0]["id"]}) if found else NotDone()
+
+
+class Listed(TypedDict):
+    """Records, by their ids."""
+
+    ids: list[int]
+
+
+class Orders(TypedDict):
+    """Orders, each by its id, and the state it is in."""
+
+    orders: list[str]
+
+
+@tool("tryton.list_parties", read_only=True, secrets=(KEY,))
+def list_parties(name: Name, context: CallContext) -> Listed:
+    """List the customers of a name that aren't deactivated, 50 at most."""
+    return {"ids": [each["id"] for each in Tryton(context).find("party.party", [["name", "=", name]])]}
+
+
+@tool("tryton.list_addresses", read_only=True, secrets=(KEY,))
+def list_addresses(party_id: Record, context: CallContext) -> Listed:
+    """List a customer's addresses that aren't deactivated, 50 at most."""
+    return {"ids": [each["id"] for each in Tryton(context).find("party.address", [["party", "=", party_id]])]}
+
+
+@tool("tryton.list_sales", read_only=True, secrets=(KEY,))
+def list_sales(party_id: Record, context: CallContext) -> Orders:
+    """List a customer's orders, 50 at most, such as `7 draft`."""
+    found = Tryton(context).find("sale.sale", [["party", "=", party_id]], "state")
+    return {
+        "orders": [f"{each['id']} {'confirmed' if each['state'] in CONFIRMED else each['state']}" for each in found]
+    }
 
 
 @tool("tryton.confirm_sale", probe="tryton.find_confirmation", secrets=(KEY,))
@@ -266,6 +302,18 @@ def find_confirmation(sale_id: Record, context: CallContext) -> Done | NotDone:
     if not found or found[0]["state"] not in CONFIRMED:
         return NotDone()
     return Done({"sale_id": sale_id, "number": found[0]["number"] or ""})
+
+
+def _create_once(tryton: Tryton, model: str, wanted: Sequence[object], values: dict[str, object]) -> int:
+    """Make a record and return its id; of one that another call has made just now, instead of it."""
+    made: int = tryton.create(model, values)["id"]
+    found = tryton.find(model, [wanted])
+    first: int = found[0]["id"] if found else made
+    if first != made:
+        if model == "sale.sale":
+            tryton.press(model, made, "cancel")
+        tryton.delete(model, made)
+    return first
 
 
 def _gather(
