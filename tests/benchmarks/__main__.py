@@ -12,7 +12,7 @@ from typing import Final
 from tests.benchmarks.rows import REPETITIONS, Row
 from tests.benchmarks.table import render_rows, write_rows
 
-TOPICS: Final = ("start-up", "completion", "memory", "throughput", "long-runs", "isolation")
+TOPICS: Final = ("start-up", "completion", "memory", "throughput", "long-runs")
 """Each is a module of this package, with `_` for `-`."""
 
 

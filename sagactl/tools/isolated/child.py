@@ -7,7 +7,6 @@ answer up. Whoever supervises ends what is still running then.
 from __future__ import annotations
 
 import faulthandler
-import gc
 import io
 import json
 import os
@@ -40,7 +39,6 @@ def main() -> NoReturn:
 
 def _answer() -> None:
     signal.signal(signal.SIGTERM, lambda *_: CANCELLED.set())
-    gc.disable()  # what is imported stays
     from sagactl.tools.isolated.area import take_area
 
     area = take_area(0)
@@ -54,11 +52,7 @@ def _answer() -> None:
     sys.path[:] = request["sys_path"]
     from sagactl.tools.isolated.answering import answer
 
-    def note_entry() -> None:
-        gc.enable()
-        area.note_entry()
-
-    area.write_reply(answer(request, CANCELLED, note_entry))
+    area.write_reply(answer(request, CANCELLED, area.note_entry))
 
 
 def _flush() -> None:

@@ -96,28 +96,6 @@ def test_settings_are_read_from_the_project(tmp_path: Path) -> None:
         project.registry.names()
 
 
-REQUESTS = """
-server: https://crm.example.com
-tools:
-  leads.show:
-    request: GET /leads/${{ args.id }}
-    read_only: true
-"""
-
-
-def test_what_is_no_python_is_left_as_it_is(tmp_path: Path) -> None:
-    """Requests, commands and timers run none of a plugin's code, so a pattern for everything leaves them alone."""
-    write_plugin(tmp_path, PLUGIN)
-    (tmp_path / "plugins" / "leads.yaml").write_text(REQUESTS)
-    (tmp_path / "sagactl.toml").write_text('[isolation]\nprocess = ["*"]\n')
-    with open_project(tmp_path) as project:
-        registry = project.registry
-        assert not registry.broken
-        isolated = {name for name in registry.names() if registry.tool(name).isolation is not None}
-    assert isolated == {"shop.asked", "shop.plain", "shop.other"}
-    assert {"leads.show", "shell.run", "time.sleep"} <= set(registry.names())
-
-
 def test_an_author_who_misspells_it_is_told(tmp_path: Path) -> None:
     """A word that means nothing breaks the one tool, with its place."""
     file = write_plugin(tmp_path, "@tool('shop.run', isolation='proces')\ndef run() -> None: ...\n")
