@@ -112,7 +112,7 @@ class Connection:
 
         Raises NotReachedError, soon where it did so a moment ago: who asks holds up others.
         """
-        if time.monotonic() < self._patient_from:
+        if time.monotonic() < self._patient_from and not (self._session is not None and self._session.is_usable):
             raise NotReachedError(f"{self._server.name} couldn't be reached a moment ago", code="server_unavailable")
         future = self._host.loop.submit(self._compare(tool))
         try:
