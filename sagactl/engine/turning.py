@@ -22,11 +22,12 @@ def take_turn(run: Run, now_ms: int, slots: int, draw: Callable[[int, int], int]
     turn = advance(run.saga, run.state, _without(world, unasked), draw)
     while unasked and isinstance(turn.then, Wait):
         passed = _ask_guards(run, world, unasked)
+        world = world._replace(slots=max(0, slots - len(turn.calls)), missing_tools=frozenset(run.missing_tools))
+        # Where none passed, no call is to be made whose guard wasn't asked: what is waited for is something else.
+        more = advance(run.saga, run.state, _without(world, unasked) if passed else world, draw)
+        turn = Turn(turn.records + more.records, turn.calls + more.calls, more.then)
         if not passed:
             break
-        world = world._replace(slots=max(0, slots - len(turn.calls)), missing_tools=frozenset(run.missing_tools))
-        more = advance(run.saga, run.state, _without(world, unasked), draw)
-        turn = Turn(turn.records + more.records, turn.calls + more.calls, more.then)
     return turn
 
 

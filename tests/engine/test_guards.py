@@ -125,3 +125,16 @@ def test_a_tool_that_needs_another_secret_by_now_is_not_called_without_it() -> N
     assert (ending.summary.waiting_for.detail, list_intents(log)) == (detail, [])
     toolbox.no_secrets.clear()
     assert drive(saga, toolbox, log)[2].status is RunStatus.SUCCEEDED
+
+
+def test_a_guard_hides_nothing_else_that_a_run_waits_for() -> None:
+    """E19: a guarded tool whose secret is missing isn't asked about, and the run says that it waits for the secret."""
+    asked: list[str] = []
+    saga = make_saga(make_step("a", tool="far"), tools=[ToolFacts("far", secrets=("k",))])
+    guards = {"far": make_guard(asked, None)}
+    toolbox = FakeToolbox({"far": lambda _: DONE}, no_secrets={"k": "the variable K is not set"}, guards=guards)
+    log, why, _ = drive(saga, toolbox)
+    assert (why, list_intents(log), asked) == (Why.MISSING_SECRET, [], [])
+    toolbox.no_secrets.clear()
+    assert drive(saga, toolbox, log)[2].status is RunStatus.SUCCEEDED
+    assert asked == ["far"]

@@ -45,14 +45,15 @@ PINNED: dict[str, str] = {}
 class Bench:
     """The project, its server's folder, and calls through the whole toolbox."""
 
-    def __init__(self, folder: Path, tools: str = TOOLS, **settings: Any) -> None:
+    def __init__(self, folder: Path, tools: str = TOOLS, *, is_pinned: bool = True, **settings: Any) -> None:
         self.folder = folder
         self.room = folder / "room"
         self.room.mkdir()
         (folder / "plugins").mkdir()
         self._project: Project | None = None
         self.configure(tools, **settings)
-        self.pin()
+        if is_pinned:
+            self.pin()
 
     def configure(self, tools: str = TOOLS, **settings: Any) -> None:
         """Write the settings; those of the server beside its command."""

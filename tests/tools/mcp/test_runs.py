@@ -14,7 +14,7 @@ from sagactl.core.records import Intent, RunStatus
 from sagactl.engine.ending import Why
 from sagactl.written.problem import InvalidSagaError
 from tests.cli.project import Project
-from tests.tools.mcp.conftest import Bench, is_running, wait_until
+from tests.tools.mcp.conftest import TOOLS, Bench, is_running, wait_until
 
 SAGA = """
 saga: lines
@@ -77,6 +77,16 @@ def test_a_server_that_is_not_there_is_tried_again(lines: Bench) -> None:
     assert ending.failure is not None
     assert ending.failure.type == "server_unavailable"
     assert "no licence" in ending.failure.message
+
+
+def test_a_servers_secret_is_waited_for(lines: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """E19: a run whose next call needs a server that needs a secret waits for it, before the intent."""
+    lines.configure(TOOLS, env={"TOKEN": "${{ secrets.token }}"})
+    held = lines.start("lines")
+    assert (held.status, held.why) == (RunStatus.WAITING, Why.MISSING_SECRET)
+    assert Intent not in {type(stored.record) for stored in lines.project.records(held.run_id)}
+    monkeypatch.setenv("SAGACTL_SECRET_TOKEN", "hunter2-hunter2")
+    assert lines.resume(held.run_id).status is RunStatus.SUCCEEDED
 
 
 def test_a_tool_that_changes_in_a_run_holds_it_up(lines: Bench) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from sagactl.core.records import OutcomeKind
 from tests.servers.start import find_free_port, is_listening, running
+from tests.tools.http.test_bad_servers import make_certificate
 from tests.tools.mcp.conftest import Bench
 from tests.tools.mcp.web_server import WebServer, serving
 
@@ -136,3 +137,23 @@ def test_a_server_that_is_gone_was_not_reached(bench: Bench, web: WebServer) -> 
     web.server_close()
     answer = bench.call()
     assert (answer.kind, answer.failure and answer.failure.type) == (OutcomeKind.UNAVAILABLE, "server_unavailable")
+
+
+@pytest.mark.parametrize(
+    ("host", "is_expired", "is_trusted", "said"),
+    [
+        ("localhost", False, True, ""),
+        ("localhost", True, True, "expired"),
+        ("elsewhere.example.com", False, True, "mismatch"),
+        ("localhost", False, False, "self-signed"),
+    ],
+)
+def test_certificates_are_looked_at(host: str, is_expired: bool, is_trusted: bool, said: str, tmp_path: Path) -> None:
+    """TLS verification is on; `ca_file` says who else may sign a server's certificate."""
+    certificate = make_certificate(tmp_path, host, is_expired=is_expired)
+    trusted = {"ca_file": certificate.name} if is_trusted else {}
+    with serving(certificate) as server:
+        bench = Bench(tmp_path, tools="", url=server.url, is_pinned=False, **trusted)
+        (look,) = bench.servers.look()
+        bench.close()
+    assert (look.status, said in (look.error or "")) == ("unreachable" if said else "new", True), look.error

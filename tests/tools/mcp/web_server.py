@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import ssl
 import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 TOOL = {"name": "put", "description": "Write a line.", "inputSchema": {"type": "object"}}
@@ -18,13 +20,18 @@ class WebServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self) -> None:
+    def __init__(self, certificate: Path | None = None) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.mode = "good"
         self.calls: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.sessions = 0
         self.url = f"http://127.0.0.1:{self.server_address[1]}/mcp"
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            self.socket = context.wrap_socket(self.socket, server_side=True)
+            self.url = f"https://localhost:{self.server_address[1]}/mcp"
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -120,9 +127,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def serving() -> Iterator[WebServer]:
-    """Serve until the block ends."""
-    server = WebServer()
+def serving(certificate: Path | None = None) -> Iterator[WebServer]:
+    """Serve until the block ends, over TLS where there is a certificate."""
+    server = WebServer(certificate)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
