@@ -15,6 +15,9 @@ from sagactl.written.document import read_document
 BYTES_MAX: Final = 1024 * 1024
 """What a check file may have."""
 
+WORLD_BYTES_MAX: Final = 256 * 1024 * 1024
+"""What the folder of `world` may hold: it is copied for each case."""
+
 
 class CheckFiles:
     """Reads each check file once.
@@ -44,7 +47,19 @@ class CheckFiles:
         if len(text) > BYTES_MAX:
             raise InvalidError(f"{name} has more than {BYTES_MAX} bytes", code="invalid-check-file")
         found = read_check_file(read_document(text, file=name), file=name, folder=path.parent)
+        _check_world(found.world, name)
         merged = self._merge(dict(found.input))
         if not isinstance(merged, dict):
             raise InvalidError("the input of a check must be a map", code="invalid-input")
         return replace(found, input=merged)
+
+
+def _check_world(world: Path | None, file: str) -> None:
+    if world is None:
+        return
+    if not world.is_dir():
+        raise InvalidError(f"{file}: no folder {world}", code="invalid-check-file", hint="sagactl help tools-check")
+    size = sum(path.stat().st_size for path in world.rglob("*") if path.is_file() and not path.is_symlink())
+    if size > WORLD_BYTES_MAX:
+        message = f"{file}: the folder {world} has more than {WORLD_BYTES_MAX:,} bytes"
+        raise InvalidError(message, code="invalid-check-file", hint="sagactl help tools-check")

@@ -17,7 +17,6 @@ from sagactl.conformance.looks import Index, index_look
 from sagactl.core.canonical import Json
 from sagactl.core.records import OutcomeKind
 from sagactl.core.template import Evaluator, ExpressionError, Template, render
-from sagactl.errors import InvalidError
 
 NAME: Final = "check"
 """What the saga is called whose run a case stands for."""
@@ -57,10 +56,6 @@ class World:
     def set_up(self) -> None:
         """Make what there must be before the first call; raises SetUpError."""
         if self._file.world is not None:
-            if not self._file.world.is_dir():
-                raise InvalidError(
-                    f"no folder {self._file.world}", code="invalid-check-file", hint="sagactl help tools-check"
-                )
             shutil.copytree(self._file.world, self.folder, symlinks=True, dirs_exist_ok=True)
         for name, text in self._file.files.items():
             path = self.folder / name

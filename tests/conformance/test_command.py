@@ -286,3 +286,19 @@ def test_a_runner_of_ci_is_told_at_the_line_of_the_tool(tmp_path: Path) -> None:
     assert "file=plugins/planted.py,line=" in told
     assert "late" in told
     assert "sagactl tools check late.put --rule late" in told
+
+
+def test_the_world_is_copied_for_each_case(tmp_path: Path) -> None:
+    """`world` is a folder beside the check file that cases begin with and never change; it is there, and bounded."""
+    world = tmp_path / "plugins" / "world"
+    project = _make(tmp_path, ("tools:", "world: world\ntools:"))
+    missing = check(project, "desk.put")
+    assert (missing.code, "no folder" in missing.err) == (3, True)
+    (world / "desk" / "top").mkdir(parents=True)
+    (world / "desk" / "top" / "theirs").write_text("paper")
+    assert check(project, "desk.put", "--rule", "undo-never-ran").code == 0
+    assert [path.name for path in world.rglob("*") if path.is_file()] == ["theirs"]
+    with (world / "large").open("wb") as file:
+        file.truncate(256 * 1024 * 1024 + 1)  # takes no room
+    large = check(project, "desk.put")
+    assert (large.code, "more than 268,435,456 bytes" in large.err) == (3, True)
