@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeVar, cast
+from urllib.parse import urlsplit
 
 from sagactl import CallContext, Rejected, Unavailable
 
@@ -37,6 +38,7 @@ KEY_LENGTH_MAX: Final = 255
 """Stripe's limit for an idempotency key."""
 
 METADATA_KEY: Final = "sagactl_key"
+LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 CONNECT_SECONDS: Final = 10.0
 PAGE: Final = 100
 PAGES_MAX: Final = 100
@@ -99,12 +101,20 @@ def _connect(context: CallContext) -> StripeClient:
     seconds = seconds_for(context)
     session = cast("Any", _Session(time.monotonic() + seconds))
     base = os.environ.get("STRIPE_API_BASE")
+    if base and not _keeps_secrets(base):
+        refuse(context, "STRIPE_API_BASE must begin with https://, unless it is on this machine", "bad_setting")
     return stripe.StripeClient(
         context.secrets[API_KEY],
         base_addresses={"api": base} if base else None,
         max_network_retries=0,
         http_client=stripe.RequestsClient(timeout=(min(CONNECT_SECONDS, seconds), seconds), session=session),
     )
+
+
+def _keeps_secrets(address: str) -> bool:
+    """Tell whether a key that is sent to *address* can't be read on the way."""
+    parts = urlsplit(address)
+    return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK)
 
 
 @dataclass(frozen=True)

@@ -186,11 +186,11 @@ def run_instance(
 
 @tool("aws.terminate_instance", null_safe=True)
 def terminate_instance(context: CallContext, region: Region, instance_id: str | None = None) -> Terminated:
-    """Terminate a machine, found by its id or by the key of its start."""
+    """Terminate a machine, found by its id and by the key of its start: a twin that nobody knows of goes with it."""
 
     def terminate() -> bool:
-        live = (each for each in _find_instances(context, region) if each["State"]["Name"] in LIVE_STATES)
-        found = [instance_id] if instance_id else [each["InstanceId"] for each in live]
+        live = [each for each in _find_instances(context, region) if each["State"]["Name"] in LIVE_STATES]
+        found = dict.fromkeys([*([instance_id] if instance_id else []), *(each["InstanceId"] for each in live)])
         return any([_terminate_one(context, region, each) for each in found])  # noqa: C419 - all of them, not up to one
 
     return {"status": "terminated" if _settle(context, terminate) else "already_gone"}

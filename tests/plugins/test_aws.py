@@ -140,14 +140,14 @@ def test_what_is_seen_late_is_looked_for_again(
 def test_two_machines_with_one_key_are_for_a_person_to_see_and_both_terminated(fake: aws.Aws, clients: Clients) -> None:
     """E6: two calls at once, before either is seen; AWS has the client token against that, the fake hasn't."""
     machine = starting()
-    machine.done()
+    output = machine.done()
     tags = [{"ResourceType": "instance", "Tags": [{"Key": "sagactl:key", "Value": machine.key}]}]
     clients["ec2"].run_instances(
         ImageId=aws.IMAGE, InstanceType="t3.micro", MinCount=1, MaxCount=1, TagSpecifications=tags
     )
     state, why = machine.find()
     assert (state, "2 machines" in str(why)) == ("cannot_tell", True)
-    assert machine.undone(in_region()) == {"status": "terminated"}
+    assert machine.undone(in_region(instance_id=output["instance_id"])) == {"status": "terminated"}
     assert states(clients, machine.key) == ["terminated", "terminated"]
 
 

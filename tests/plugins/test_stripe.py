@@ -214,6 +214,13 @@ def test_a_server_that_is_down_had_no_effect(monkeypatch: pytest.MonkeyPatch) ->
     assert word(charging().act()) == ("unavailable", "unreachable")
 
 
+@pytest.mark.parametrize("address", ["http://192.0.2.1", "http://stripe.example", "ftp://127.0.0.1", "127.0.0.1:80"])
+def test_the_key_goes_nowhere_in_plain_text(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    """E19: without TLS the key is sent to this machine alone."""
+    monkeypatch.setenv("STRIPE_API_BASE", address)
+    assert word(charging().act()) == ("rejected", "bad_setting")
+
+
 def test_a_server_that_is_slow_is_given_up_before_the_call_ends(fake: stripe.Stripe) -> None:
     """E14: a request takes no longer than its call may, and what became of it is found later."""
     payment = charging()
