@@ -57,7 +57,8 @@ def _read_arguments(fields: Fields, request: Request | None, findings: Findings)
     if whole is not None:
         return _read_schema(fields, "arguments_schema", findings)
     if short is None:
-        return _derive(request, {each.value for each in optional})
+        # What comes of an output isn't there when the output was lost, and it is called all the same (E7).
+        return _derive(request, {each.value for each in optional}, needs_all=not _is_null_safe(fields))
     node = fields.map("arguments")
     properties = {} if node is None else cast("dict[str, Json]", plain_value(node))
     for each in optional:
@@ -77,13 +78,14 @@ def _read_arguments(fields: Fields, request: Request | None, findings: Findings)
     return schema
 
 
-def _derive(request: Request | None, optional: set[str]) -> dict[str, Json]:
+def _derive(request: Request | None, optional: set[str], *, needs_all: bool) -> dict[str, Json]:
     """Return a schema that takes what the request refers to, and anything for each of it."""
     paths = [found.path for found in ([] if request is None else _references(request)) if found.path[0] == "args"]
     if any(len(path) == 1 for path in paths):
         return {"type": "object"}
     names = list(dict.fromkeys(str(path[1]) for path in paths))
-    return _close({name: {} for name in names}, [name for name in names if name not in optional])
+    required = [name for name in names if needs_all and name not in optional]
+    return _close({name: {} for name in names}, required)
 
 
 def _close(properties: dict[str, Json], required: list[str]) -> dict[str, Json]:
@@ -138,6 +140,8 @@ def _check_references(
             message = f"there is no argument {quote(str(found.path[1]))}, and the request refers to {found.text}"
             known = list(members)
             findings.unknown("unknown-argument", message, span, word=str(found.path[1]), known=known, hint=None)
+    if _is_null_safe(fields):
+        return  # there is no argument in its path at all, which is said elsewhere
     required = schema.get("required")
     sure = {*(required if isinstance(required, list) else ()), *_with_default(members)}
     in_path = [each for template in request.segments for each in references(template) if isinstance(each, Reference)]
@@ -145,6 +149,11 @@ def _check_references(
         if found.path[0] == "args" and len(found.path) > 1 and found.path[1] not in sure and found.path[1] in members:
             message = f"the path needs {found.text}, and this argument may be left out"
             findings.error("optional-in-path", message, span, hint="make it required, or give it a default")
+
+
+def _is_null_safe(fields: Fields) -> bool:
+    given = fields.flag("null_safe")
+    return given is not None and given.value
 
 
 def _with_default(members: Mapping[str, Json]) -> set[str]:

@@ -77,6 +77,7 @@ server: https://shop.example.com
 tools:
   shop.derived: {request: "POST /a/${{ args.id }}", json: {x: "${{ args.x.y }}"}, optional: [x]}
   shop.whole: {request: POST /a, json: "${{ args }}"}
+  shop.safe: {request: POST /undo, json: {id: "${{ args.id }}", of: "${{ forward_key }}"}, null_safe: true}
   shop.described: {request: POST /a, arguments: {a: {type: string}, b: {default: 1}, c: {}}, optional: [c]}
 """
     with project(tmp_path, text) as made:
@@ -87,6 +88,7 @@ tools:
         "required": ["id"],
         "additionalProperties": False,
     }
+    assert "required" not in schemas["shop.safe"], "E7: it is called without the output that its arguments come from"
     assert schemas["shop.whole"] == {"type": "object"}
     assert schemas["shop.described"]["required"] == ["a"]
 
