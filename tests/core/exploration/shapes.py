@@ -73,6 +73,8 @@ PROBED: Mapping[str, Any] = {**TWICE, "probe": True, "idempotent": False, "null_
 """Neither repeatable nor undone blindly: only its probe can tell."""
 UNDO_PROBED: Mapping[str, Any] = {**TWICE, "undo_probe": True}
 LATE_SAFE: Mapping[str, Any] = {**TWICE, "late_safe": True}
+FORGETFUL: Mapping[str, Any] = {**TWICE, "key_retention": 45_000}
+"""Its target forgets a key within the time that a driver may be down."""
 ASKING: Mapping[str, Any] = {**ONCE, "idempotent": False, "null_safe": False}
 """In doubt only a person knows: neither repeatable, nor probed, nor undone blindly."""
 GIVING_UP: Mapping[str, Any] = {**TWICE, "on_unknown": "compensate"}
@@ -129,6 +131,11 @@ SHAPES = (
         "approval",
         saga("a -> b -> c", a=ONCE, b={**TWICE, "approval": Approval()}, c=TWICE),
         commands=ANY_TIME,
+    ),
+    Shape(
+        "forgetful",
+        saga("a -> b", a=FORGETFUL, b={**FORGETFUL, "on_unknown": "compensate"}),
+        commands=("retry", "resolve done", "resolve not done"),
     ),
     Shape("deadline", saga("a -> b -> c", a=TWICE, b=TWICE, c=TWICE), deadline_ms=100_000),
 )

@@ -2,8 +2,7 @@
 
 A checker that finds nothing may be blind. Some mistakes are planted into the core, some into what stands around it: a
 log that doesn't keep its fence, targets that don't keep their promises, a driver that calls before it has committed.
-What these sagas can't show by their nature (time drawn anew, keys that a target forgets, arguments evaluated twice) is
-left to the simulation.
+What these sagas can't show by their nature (time drawn anew, arguments evaluated twice) is left to the simulation.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ from tests.core.exploration.search import explore, find_shortest
 from tests.core.exploration.shapes import (
     ANY_TIME,
     ASKING,
+    FORGETFUL,
     LATE_SAFE,
     LETTERS,
     ONCE,
@@ -37,6 +37,7 @@ from tests.core.exploration.shapes import (
     with_two_drivers,
 )
 from tests.core.planted import Patch, Plant
+from tests.core.simulation.reading import Reading
 from tests.proof import Prove
 
 REFUSED_UNDO = {"a": ("ok",), "b": ("ok",), "c": ("ok", "reject"), "a'": ("ok", "reject"), "b'": ("ok", "reject")}
@@ -62,6 +63,8 @@ SMALL = {
     "items": Shape("items", saga("f -> c", f=ITEMS, c=ONCE), data={"xs_f": [1, 2]}, crashes=0),
     "skip": Shape("skip", saga("a -> b", a={**ONCE, "when": "${{ input.no }}"}, b=ONCE), data={"no": False}, crashes=0),
     "operator": Shape("operator", saga("a -> b", a=ONCE, b=ONCE), crashes=0, commands=ANY_TIME),
+    "forgetful": Shape("forgetful", saga("a -> b", a=FORGETFUL, b=ONCE), crashes=2),
+    "forgetful undo": Shape("forgetful undo", saga("a", a={**FORGETFUL, "on_unknown": "compensate"}), crashes=2),
 }
 
 
@@ -258,6 +261,18 @@ def retry_what_asks(patch: Patch) -> None:
     patch.setattr(policy, "policy_in_doubt", policy_of)
 
 
+def trust_keys_unseen(patch: Patch) -> None:
+    """Trust keys for ever, where nobody but the target can tell."""
+    planted.forget_retention(patch)
+    patch.setattr(Reading, "_check_repeat", lambda self, known, record: None)
+
+
+def look_unseen(patch: Patch) -> None:
+    """Let an undo look by a forgotten key, where nobody but the target can tell."""
+    planted.look_by_a_forgotten_key(patch)
+    patch.setattr(Reading, "_check_undo", lambda self, known, record, *, is_first: None)
+
+
 ACTION, UNDO = Direction.ACTION, Direction.COMPENSATION
 MISTAKES: dict[str, Mistake] = {
     "an intent taken for done": Mistake("chain", {"S5", "L5", "S8"}, at_claim(take_for_done, direction=ACTION)),
@@ -282,6 +297,10 @@ MISTAKES: dict[str, Mistake] = {
     "a doubt compensated without a probe": Mistake("probed undo", {"E7"}, planted.treat_otherwise(planted._skip_probe)),
     "can't tell taken for not done": Mistake("probed", {"S5", "S7", "S8"}, planted.believe_probe),
     "a blind retry": Mistake("probed", {"E6"}, planted.retry_blindly),
+    "a key trusted for ever": Mistake("forgetful", {"E6"}, planted.forget_retention),
+    "a second effect under a forgotten key": Mistake("forgetful", {"S2"}, trust_keys_unseen),
+    "an undo that looks by a forgotten key": Mistake("forgetful undo", {"E7"}, planted.look_by_a_forgotten_key),
+    "an effect that such an undo leaves": Mistake("forgetful undo", {"S5"}, look_unseen),
     "a retry where a person is to be asked": Mistake("asking", {"E5", "E6", "S2"}, retry_what_asks),
     "a late call not awaited": Mistake("chain", {"S4", "S6", "E9"}, retry_at_once, drivers=2),
     "a person believed too early": Mistake("asking", {"E9", "S5", "S6", "S2"}, believe_haste, drivers=2),

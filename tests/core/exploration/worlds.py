@@ -127,14 +127,21 @@ class Worlds:
         if kind == DO and not traits.is_read_only:
             if traits.keeps_tombstones and is_undone:
                 return world
-            if traits.honours_keys and world >> self.acted_at + place & 1:
+            if traits.honours_keys and world >> self.acted_at + place & 1 and not self._has_forgotten(core, place):
                 return world
             self._check_effect(core, place, there, is_undone=bool(is_undone))
             return world + (1 << 2 * place) | 1 << self.acted_at + place
         if kind == UNDO:
-            gone = there if traits.finds_by_key else min(there, self._has_output(core, place))
+            finds_all = traits.finds_by_key and not self._has_forgotten(core, place)
+            gone = there if finds_all else min(there, self._has_output(core, place))
             return world - (gone << 2 * place) | 1 << self.undone_at + place
         return world
+
+    def _has_forgotten(self, core: Core, place: int) -> bool:
+        """Tell whether the target may know nothing any more of the action's key, and of what was done under it."""
+        kept_ms = self.shape.traits[place].key_retention_ms
+        action = core.state.operations[Operation(*self.shape.places[place], Direction.ACTION)]
+        return kept_ms is not None and core.now_ms >= action.first_intent_ms + kept_ms
 
     def _check_effect(self, core: Core, place: int, there: int, *, is_undone: bool) -> None:
         step_id, item = self.shape.places[place]
@@ -250,7 +257,8 @@ class Worlds:
         is_undo = operation.direction is Direction.COMPENSATION
         if command == "resolve done" and is_undo:
             world -= there << 2 * place
-        is_harmful = command == "retry" and not is_undo and not self.shape.traits[place].honours_keys
+        is_protected = self.shape.traits[place].honours_keys and not self._has_forgotten(core, place)
+        is_harmful = command == "retry" and not is_undo and not is_protected
         is_true = {
             "resolve done": is_undo or there == 1,
             "resolve not done": not there,
