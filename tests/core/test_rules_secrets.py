@@ -8,7 +8,7 @@ import pytest
 
 from sagactl.core.canonical import Json
 from sagactl.core.records import RunStatus
-from sagactl.core.secrets import secrets_in, secrets_named
+from sagactl.core.secrets import fill_secrets, secrets_in, secrets_named
 from sagactl.core.template import parse_template
 from sagactl.core.world import MakeCall, Wait
 from tests.core.builders import Play, operation, saga
@@ -156,3 +156,9 @@ def test_a_secret_is_found_wherever_an_undo_reaches_into_the_arguments() -> None
     }
     found = {path: list(secrets_named(parse_template(f"${{{{ {path} }}}}"), args)) for path in paths}
     assert found == paths
+
+
+def test_references_are_filled_at_any_depth_and_only_in_our_form() -> None:
+    """E19: what isn't a reference stays as it is."""
+    value: Json = {"a": [KEY, {"$secret": 1}], "b": {"c": KEY}, "d": 1}
+    assert fill_secrets(value, str.upper) == {"a": ["K", {"$secret": 1}], "b": {"c": "K"}, "d": 1}

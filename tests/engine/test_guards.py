@@ -138,3 +138,17 @@ def test_a_guard_hides_nothing_else_that_a_run_waits_for() -> None:
     toolbox.no_secrets.clear()
     assert drive(saga, toolbox, log)[2].status is RunStatus.SUCCEEDED
     assert asked == ["far"]
+
+
+def test_a_guard_keeps_one_branch_back_and_a_secret_another() -> None:
+    """E16, E19: each is asked for, one is named, and nothing is called."""
+    asked: list[str] = []
+    steps = (make_step("a", tool="far"), make_step("b", tool="near"))
+    saga = make_saga(*steps, tools=[ToolFacts("far", secrets=("k",)), ToolFacts("near")])
+    guards = {"far": make_guard(asked, CHANGED), "near": make_guard(asked, CHANGED)}
+    toolbox = FakeToolbox({}, no_secrets={"k": "not set"}, guards=guards)
+    log, why, _ = drive(saga, toolbox)
+    assert (why, asked, list_intents(log)) == (Why.MISSING_SECRET, ["near"], [])
+    toolbox.no_secrets.clear()
+    log, why, _ = drive(saga, toolbox, log)
+    assert (why, asked, list_intents(log)) == (Why.MISSING_TOOL, ["near", "far", "near"], [])
