@@ -16,7 +16,7 @@ Thing = Mapping[str, str]
 def put_if_there_is_none(context: CallContext) -> Thing:
     """Look first, and act later: two at once both find nothing."""
     things = find(context)
-    time.sleep(0.1)
+    time.sleep(0.3)
     return answer(things[0].name if things else put_another(context))
 
 
