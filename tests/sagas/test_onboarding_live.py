@@ -24,6 +24,7 @@ from tests.proof import Prove
 from tests.sagas.served import Server
 from tests.sagas.started import started
 from tests.servers.together import Systems, World, write_exports
+from tests.servers.tryton import find_set_up
 
 AMOUNT = 4_900
 SERVERS = ("web",)
@@ -254,3 +255,18 @@ def test_a_rollback_killed_in_any_undo_is_completed(scene: Scene, tool: str, pro
     undone = scene.sagactl("resume", scene.run_id(), "-q", "-o", "json")
     scene.check(undone, "rolled_back")
     prove(MEASURE, 1, goal=GOAL)
+
+
+def test_without_a_server_the_command_says_what_it_lacks(tmp_path: Path) -> None:
+    """No traceback and nothing left running where Node.js isn't there: one line, and exit code 1."""
+    find_set_up()
+    done = Project(tmp_path).run_python("-m", "tests.servers", extra={"PATH": str(tmp_path)})
+    assert (done.code, done.out) == (1, "")
+    assert "Node.js" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_without_variables_there_is_nothing_to_show(tmp_path: Path) -> None:
+    """What must be typed first is said."""
+    done = Project(tmp_path).run_python("-m", "tests.servers", "show")
+    assert (done.code, done.err) == (2, "there are no variables: . ./servers.env\n")

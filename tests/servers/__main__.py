@@ -17,6 +17,8 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from tests.servers.together import Systems, World, serving_all, write_exports
 
 PLACE = Path("servers.env")
@@ -29,7 +31,11 @@ def main() -> int:
     parser.add_argument("--env", type=Path, default=PLACE, help=f"where the variables are written ({PLACE})")
     options = parser.parse_args()
     if options.what == "run":
-        return _run(options.env)
+        try:
+            return _run(options.env)
+        except (pytest.skip.Exception, pytest.fail.Exception) as lacking:
+            _tell(str(lacking.msg))
+            return 1
     if "TRYTON_URL" not in os.environ:
         _tell(f"there are no variables: . ./{options.env}")
         return 2
