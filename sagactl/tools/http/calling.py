@@ -144,7 +144,7 @@ class Calling:
         if received.trouble is not None:
             return CannotTell(f"answered {received.status}, but {received.trouble}")
         try:
-            body = None if received.status >= 300 else read_body(received, reply.kind)
+            body = read_raw(received) if received.status >= 300 else read_body(received, reply.kind)
             inner = make_answer_scope(received, body, scope)
             if fits(reply.done, received.status, inner):
                 return Done(pick_output(reply, body, inner))

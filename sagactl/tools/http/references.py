@@ -96,6 +96,8 @@ def parse_reference(text: str, roots: Collection[str], offset: int = 0) -> Refer
         known = ", ".join(sorted(roots))
         raise TemplateSyntaxError(f"{path[0]} is not known here; known are {known}", offset, code="unknown-reference")
     _check_path(path, offset)
+    if path[:2] == ("response", "headers"):
+        path = (*path[:2], *(str(step).lower() for step in path[2:]))  # names of headers have no case
     return Reference(path, found[1])
 
 

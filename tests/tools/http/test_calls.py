@@ -242,7 +242,7 @@ def test_a_server_may_say_when_to_come_again(header: str, low: int | None, high:
         ("", say(200, b"[]", content_type="text/plain"), []),
         ('output: "${{ response.body.data[1] }}"', say_json(200, {"data": [1, {"b": 2}]}), {"b": 2}),
         (
-            'output: {id: "${{ response.body.id }}", at: "${{ response.headers.location }}", a: "${{ args.a }}"}',
+            'output: {id: "${{ response.body.id }}", at: "${{ response.headers.Location }}", a: "${{ args.a }}"}',
             say_json(201, {"id": 7}, location="/a/7"),
             {"id": 7, "at": "/a/7", "a": "x"},
         ),
@@ -306,6 +306,23 @@ def test_a_probe_answers_by_status_and_condition(raw: bytes, answer: ProbeAnswer
         reply = made.probe("shop.buy", {"amount": 5})
     assert (reply.answer, reply.output) == (answer, output), reply.failure
     assert server.asked[0].target == "/orders?key=run2345678abc%2Fdeposit%2Faction"
+
+
+def test_a_probe_may_look_at_the_body_of_any_answer(tmp_path: Path) -> None:
+    """E6: a 404 that says that the route is wrong isn't one that says that the order isn't there."""
+    lines = """
+request: GET /orders
+done: {}
+not_done: {status: 404, if: "${{ response.body.code == 'no_such_order' }}"}
+"""
+    found = []
+    for code in ("no_such_order", "no_such_route"):
+        with (
+            serve(always(say_json(404, {"code": code}))) as server,
+            project(tmp_path, one_tool(server.url, lines)) as made,
+        ):
+            found.append(made.probe("shop.buy").answer)
+    assert found == [ProbeAnswer.NOT_DONE, ProbeAnswer.CANNOT_TELL]
 
 
 def test_redirects_are_followed_where_it_is_said_and_to_the_same_server_alone(tmp_path: Path) -> None:
