@@ -60,7 +60,9 @@ def import_tools(
             write_line(answer_stream(), render_import(made.tools, left, made.notes, out=out, style=session.style))
         else:
             write_line(answer_stream(), made.text.rstrip())
-            write_line(sys.stderr, render_import(made.tools, left, made.notes, out=None, style=session.progress_style))
+            if session.settings.quiet == 0:
+                told = render_import(made.tools, left, made.notes, out=None, style=session.progress_style)
+                write_line(sys.stderr, told)
         return ExitCode.OK
 
 
@@ -71,3 +73,5 @@ def _write(out: Path, text: str) -> None:
             made.write(text)
     except FileExistsError:
         raise RefusedError(f"{out} is there already", code="file-exists", hint="give --out another name") from None
+    except OSError as error:
+        raise RefusedError(f"{out} can't be written: {error.strerror}", code="not-written") from None

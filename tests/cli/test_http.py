@@ -247,7 +247,10 @@ def test_an_import_makes_a_plugin_that_loads(project: Project) -> None:
     assert "corner_shop.create_order" in project.run("tools").out
     again = project.run("tools", "import", "openapi", str(source), "--out", "plugins/shop.yaml", "-o", "json")
     assert (again.code, again.json["error"]["code"]) == (6, "file-exists")
-    text = project.run("tools", "import", "openapi", str(source), "--only", "cancelOrder")
+    nowhere = project.run("tools", "import", "openapi", str(source), "--out", "nosuch/shop.yaml")
+    assert (nowhere.code, "can't be written" in nowhere.err) == (6, True)
+    text = project.run("tools", "import", "openapi", str(source), "--only", "cancelOrder", "-q")
+    assert text.err == ""
     assert text.out.splitlines()[2].startswith("server:")
     assert "request: DELETE" in text.out.replace('"', "")
 
