@@ -93,7 +93,7 @@ def _why_unknown(scene: Scene, op: OperationState) -> str:
         return f"{scene.style.show(facts.probe)} could not tell"
     if may_act_twice(scene.saga, op, scene.now_ms):
         kept = show_rough(facts.key_retention_ms or 0)
-        return f"keys are kept for {kept}, and this one is older, so another try can be a second effect"
+        return f"keys are kept for {kept}, so its key may be forgotten, and another try can be a second effect"
     if not facts.idempotent:
         return "it is not idempotent and no probe has answered, so it is not called again"
     return "no answer came, and its retries are used up"
