@@ -220,10 +220,14 @@ aws     machines    2  2 terminated
 
 
 def test_a_customer_is_onboarded(scene: Scene) -> None:
-    """In each system is exactly what the saga says, and a second run of the same customer is the first one."""
+    """In each system is exactly what the saga says, no key is in the log, and a second run is the first one."""
     done = scene.run()
     assert done.code == 0, done.err
     scene.check(done, "succeeded")
+    kept = b"".join(file.read_bytes() for file in (scene.project.path / ".sagactl").rglob("*") if file.is_file())
+    for name in ("SAGACTL_SECRET_TRYTON_KEY", "SAGACTL_SECRET_STRIPE_API_KEY", "AWS_SECRET_ACCESS_KEY"):
+        assert scene.systems.environ[name].encode() not in kept, name
+        assert scene.systems.environ[name] not in done.out + done.err, name
     assert scene.run().json["run"]["id"] == done.json["run"]["id"]
     assert scene.change() == expect(1)
 
