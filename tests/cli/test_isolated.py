@@ -14,6 +14,7 @@ from tests.cli.project import Project
 from tests.cli.verdict import check_calls
 from tests.tools.shell.commands import wait_until
 
+KILL_AT = str(Path(__file__).with_name("kill_at.py"))
 PLUGIN = '''
 """A desk whose tools hold on where a file says so, each time they come to it."""
 import os, time
@@ -142,8 +143,17 @@ def test_a_driver_killed_in_an_isolated_call_leaves_one_effect(
     resumed = desk.run("resume", "--all", "-q")
     assert desk.latest()["status"] == status, resumed.err
     assert _read_ledger(desk) == (["open"] if status == "succeeded" else ["open", "close"])
-    assert not list((desk.path / ".sagactl" / "calls").iterdir())
+    wait_until(lambda: not list((desk.path / ".sagactl" / "calls").iterdir()))
     assert desk.run("verify", "-q").code == 0
+
+
+@pytest.mark.parametrize("number", [2, 3])
+def test_a_driver_killed_before_it_wrote_the_answer_down_asks_for_it(desk: Project, number: int) -> None:
+    """E1, E4: the reply was there and its commit was not; a resume finds out, and there is one effect."""
+    killed = desk.run_python(KILL_AT, "before", str(number), "run", "opens", "-q")
+    assert killed.code == -9
+    assert desk.run("resume", "--all", "-q").code == 0
+    assert _read_ledger(desk) == ["open"]
 
 
 def test_a_driver_killed_in_the_probe_asks_again(desk: Project) -> None:

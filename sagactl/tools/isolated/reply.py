@@ -8,13 +8,21 @@ none of them lies deeper than it would in its record.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 from sagactl.core.answer import Answer, ProbeReply
 from sagactl.core.canonical import Json, NotJsonError, canonical, parse
 from sagactl.core.records import Failure, OutcomeKind, ProbeAnswer
+from sagactl.core.saga import PAYLOAD_BYTES_MAX
+from sagactl.tools.convert import RAW_BYTES_MAX, bound_line, keep_raw
 
 _WITHOUT_REASON: Final = frozenset({OutcomeKind.SUCCEEDED, OutcomeKind.PENDING})
+AFTER_MS_MAX: Final = 2**53
+"""No delay is longer, whatever a tool may ask for."""
+
+WORD_LENGTH_MAX: Final = 64
+_RAW_LENGTH_MAX: Final = 2 * RAW_BYTES_MAX
+"""A text of just so many bytes is longer as JSON; only what can't have been bounded yet is."""
 E = TypeVar("E", bound=StrEnum)
 
 
@@ -43,9 +51,16 @@ def read_answer(data: bytes) -> Answer:
     kind, failure, after_ms = _read_kind(OutcomeKind, head[0]), _read_failure(head[1]), head[2]
     if failure is None and kind not in _WITHOUT_REASON:
         raise BadReplyError(f"{kind} without a reason")
-    if after_ms is not None and (not isinstance(after_ms, int) or isinstance(after_ms, bool) or after_ms < 0):
+    if after_ms is not None and not _is_delay(after_ms):
         raise BadReplyError("a delay that is none")
-    return Answer(kind, output=output, failure=failure, after_ms=after_ms, token=token, raw=raw)
+    if len(canonical(token).encode()) > PAYLOAD_BYTES_MAX:
+        raise BadReplyError("a token that is too large")
+    raw = raw if len(canonical(raw)) <= _RAW_LENGTH_MAX else keep_raw(raw)
+    return Answer(kind, output=output, failure=failure, after_ms=cast("int | None", after_ms), token=token, raw=raw)
+
+
+def _is_delay(value: Json) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= AFTER_MS_MAX
 
 
 def read_probe_reply(data: bytes) -> ProbeReply:
@@ -79,5 +94,5 @@ def _read_failure(given: Json) -> Failure | None:
         case None:
             return None
         case [str(word), str(message)]:
-            return Failure(word, message)
+            return Failure(word[:WORD_LENGTH_MAX], bound_line(message))
     raise BadReplyError("a reason that is none")

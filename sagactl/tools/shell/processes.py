@@ -6,6 +6,7 @@ resumes a run ends what is left of either.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from functools import cached_property
@@ -37,6 +38,7 @@ class Processes:
         self._folder = folder
         self._boot_id = boot_id
         self._make_folder = make_folder
+        self._lock = threading.Lock()
 
     def make_file(self, run_id: str) -> CallFile:
         """Return a place for the note about a new call; raises OSError."""
@@ -91,4 +93,6 @@ class Processes:
     def _launcher(self) -> Launcher:
         from sagactl.tools.shell.launcher import Launcher
 
-        return Launcher()
+        with self._lock:  # calls begin on several threads at once, and there is one spawner
+            launcher: Launcher = vars(self).setdefault("_launcher", Launcher())
+            return launcher

@@ -91,6 +91,8 @@ GARBAGE = """
         "each.write_reply(b'[\"rejected\",7,null]\\nnull\\nnull\\nnull')",
         "each.write_reply(b'[\"pending\",null,-1]\\nnull\\nnull\\nnull')",
         "each.write_reply(b'\\xff\\n\\n\\n')",
+        "each.write_reply(b'[\"pending\",null,' + b'9' * 900 + b']\\nnull\\nnull\\nnull')",
+        "each.write_reply(b'[\"pending\",null,1]\\nnull\\n\"' + b'x' * 1_200_000 + b'\"\\nnull')",
         "each.write_reply(b'[' * 100_000)",
         "each._memory[each._mark + 1 : each._reply] = b'\\xff' * 8",
         "each._memory[:] = b'\\xff' * len(each._memory)",
@@ -111,6 +113,17 @@ def test_a_forged_output_is_still_checked(tmp_path: Path) -> None:
     answer = calling.call("run")
     calling.built_in.close()
     assert (word_of(answer), answer.raw) == (("unknown", "bad_output"), 7)
+
+
+def test_a_forged_reason_is_bounded(tmp_path: Path) -> None:
+    """What is kept of a reason is a word and a line, whoever wrote them."""
+    reason = """b'[\"' + b'w' * 999 + b'\",\"' + b'a\\\\n' * 9_999 + b'\"]'"""
+    forged = f"""each.write_reply(b'["rejected",' + {reason} + b',null]' + b'\\nnull' * 3)"""
+    answer = call_once(tmp_path, GARBAGE.format(write=forged))
+    assert answer.kind is OutcomeKind.REJECTED
+    assert answer.failure is not None
+    assert (len(answer.failure.type), len(answer.failure.message)) == (64, 500)
+    assert "\n" not in answer.failure.message
 
 
 def test_a_flood_is_bounded(tmp_path: Path) -> None:
@@ -255,7 +268,7 @@ def test_a_plugin_that_has_changed_is_not_called(tmp_path: Path) -> None:
     )
     calling = Calling(tmp_path)
     assert calling.call("run").output == 1
-    shared.write_text("RATE = 2\n")
+    shared.write_text("RATE = 1 + 1\n")
     answer = calling.call("run")
     calling.built_in.close()
     assert word_of(answer) == ("unavailable", "changed_tool")

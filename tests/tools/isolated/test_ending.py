@@ -106,8 +106,8 @@ def calling(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Calling]
     write_plugin(tmp_path, PLUGIN)
     calling = Calling(tmp_path, request.param)
     yield calling
-    wait_until(lambda: not list(calling.calls.glob("*")))
     calling.built_in.close()
+    wait_until(lambda: not list(calling.calls.glob("*")))
 
 
 def _start(calling: Calling, tool: str, **arguments: bool) -> tuple[Callable[[], None], Callable[[], Answer]]:
