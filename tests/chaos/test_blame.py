@@ -17,13 +17,13 @@ from sagactl import CallContext, CannotTell, tool
 from ._shop import answer, put, shelf, take
 
 
-@tool("odd.put", compensation="odd.take", chaos_safe=True)
+@tool("strange.put", compensation="strange.take", chaos_safe=True)
 def put_one(context: CallContext) -> dict[str, str]:
     """Put a thing there once for a key."""
     return answer(put(context, context.idempotency_key))
 
 
-@tool("odd.take", null_safe=True, chaos_safe=True)
+@tool("strange.take", null_safe=True, chaos_safe=True)
 def take_one(context: CallContext) -> dict[str, int]:
     """Take it away, and leave a line about it."""
     with (context.project / "credits").open("a") as file:
@@ -44,7 +44,7 @@ def take_raw(context: CallContext) -> dict[str, str]:
     return {}
 
 
-@tool("unsure.put", compensation="odd.take", probe="unsure.find", chaos_safe=True)
+@tool("unsure.put", compensation="strange.take", probe="unsure.find", chaos_safe=True)
 def put_unsurely(context: CallContext) -> dict[str, str]:
     """Put a thing there once for a key."""
     return answer(put(context, context.idempotency_key))
@@ -65,10 +65,10 @@ TWO = """
 saga: planted
 steps:
   - {id: first, tool: good.put}
-  - {id: wrong, tool: odd.put}
+  - {id: wrong, tool: strange.put}
   - {id: contract, tool: good.sign, pivot: true}
 """
-LYING = TWO.replace("odd.put", "claimed.put")
+LYING = TWO.replace("strange.put", "claimed.put")
 
 
 def _make(folder: Path, saga: str, settings: str = "") -> Project:
@@ -139,11 +139,11 @@ def test_step_and_experiment_exclude_each_other(tmp_path: Path) -> None:
 
 def test_a_run_that_fails_by_itself_names_its_step(tmp_path: Path) -> None:
     """Without a reference: which call it was, also where it never returned."""
-    saga = TWO.replace("odd.put", "stalling.put")
+    saga = TWO.replace("strange.put", "stalling.put")
     project = _make(tmp_path, saga)
     (tmp_path / "plugins" / "stalling.py").write_text(
         "import time\nfrom sagactl import tool\n"
-        '@tool("stalling.put", chaos_safe=True, compensation="odd.take")\n'
+        '@tool("stalling.put", chaos_safe=True, compensation="strange.take")\n'
         "def put() -> dict[str, str]:\n    time.sleep(600)\n    return {}\n"
     )
     result = run_chaos(project, "--timeout", "1", "-o", "json")
