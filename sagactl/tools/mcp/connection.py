@@ -85,10 +85,15 @@ class Host:
 
 
 class _Course:
-    """How far a call has come."""
+    """How far a call has come.
+
+    The loop notes the session and then looks whether the call is over; who ends the call says so and then looks at the
+    session. So either the call isn't sent, or it counts as sent.
+    """
 
     def __init__(self) -> None:
         self.session: Session | None = None
+        self.is_over = False
 
 
 class Connection:
@@ -145,10 +150,11 @@ class Connection:
             except FutureTimeoutError:
                 if future.done():  # the call's own error is of that class
                     raise
-            if cancelled.is_set() or seconds_left() <= 0:
+            if (cancelled.is_set() or seconds_left() <= 0) and not future.done():
                 self._end_call(future, course)
 
     def _end_call(self, future: Future[Any], course: _Course) -> None:
+        course.is_over = True
         future.cancel()
         session = course.session
         if session is None:
@@ -190,10 +196,9 @@ class Connection:
             async with asyncio.timeout(self._server.connect_ms / 1_000):
                 await session.relist()
         except Exception as error:
-            await session.close(at_once=True)
-            raise NotReachedError(
-                f"{self._server.name} doesn't list its tools: {error}", code="server_unavailable"
-            ) from None
+            await self._retire(session)
+            message = f"{self._server.name} doesn't list its tools: {str(error) or type(error).__name__}"
+            raise NotReachedError(message, code="server_unavailable") from None
 
     async def _call(
         self, tool: str, arguments: dict[str, Any], meta: Mapping[str, Json], course: _Course, resolve: Resolve
@@ -209,6 +214,8 @@ class Connection:
         )
         async with session.in_use() as client:
             course.session = session
+            if course.is_over:
+                raise NotReachedError(f"the time was up before {self._server.name} was asked", code="not_started")
             try:
                 # Not `client.call_tool`: that checks the answer with the server's own patterns, which may run wild.
                 return await client.session.send_request(
@@ -298,6 +305,6 @@ class Connection:
             env={**env, **credentials, TOKEN_VARIABLE: note.token},
             cwd=self._host.project / Path(server.cwd).expanduser(),
             note=note.path,
-            about={**about},
+            about=about,
         )
         return StdioTransport(self._host.processes, program)

@@ -16,7 +16,7 @@ from sagactl.tools.convert import bound_line, write_json
 from sagactl.tools.kind import VERSION
 from sagactl.tools.mcp.lock import Pin, PinnedServer
 from sagactl.tools.mcp.settings import TOOLS_MAX
-from sagactl.tools.mcp.stdio import ServerLostError
+from sagactl.tools.mcp.stdio import UNASKED_MAX, ServerLostError
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -75,6 +75,7 @@ class Session:
         self.calls = 0
         self.client: Client | None = None
         self._connect_seconds = connect_seconds
+        self._unasked = 0
         self._failure: BaseException | None = None
         self._ready = asyncio.Event()
         self._closing = asyncio.Event()
@@ -112,6 +113,7 @@ class Session:
         """Count a call that goes through the connection."""
         assert self.client is not None
         self.calls += 1
+        self._unasked = 0
         self._idle.clear()
         try:
             yield self.client
@@ -183,8 +185,12 @@ class Session:
     async def _hear(self, message: object) -> None:
         import mcp_types
 
+        self._unasked += 1
         if isinstance(message, mcp_types.ToolListChangedNotification):
             self._note_change()
+        if self._unasked > UNASKED_MAX and self.transport.lost is None:
+            self.transport.lost = f"it sent more than {UNASKED_MAX} messages that nobody asked for"
+            self._closing.set()
 
     def _note_change(self) -> None:
         self.is_stale = True

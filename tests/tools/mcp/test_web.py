@@ -79,6 +79,7 @@ IN_A_CALL = {
     "closes": (OutcomeKind.UNKNOWN, "complete"),
     "endless": (OutcomeKind.UNKNOWN, "more than 8388608 bytes"),
     "events": (OutcomeKind.UNKNOWN, ""),
+    "news": (OutcomeKind.UNKNOWN, "nobody asked for"),
     "packed": (OutcomeKind.UNKNOWN, "compressed"),
     "garbage": (OutcomeKind.UNKNOWN, "JSON"),
 }

@@ -85,6 +85,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._drip()
         elif mode in {"endless", "events"}:
             self._flood(is_events=mode == "events")
+        elif mode == "news":
+            self._tell_news()
         elif mode == "packed":
             self._send(200, b"\x1f\x8b", **{"Content-Encoding": "gzip"})
         elif mode == "garbage":
@@ -98,6 +100,14 @@ class _Handler(BaseHTTPRequestHandler):
             for _ in range(60):
                 self.wfile.write(b" ")
                 time.sleep(0.1)
+
+    def _tell_news(self) -> None:
+        message = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}}
+        event = b"data: " + json.dumps(message).encode() + b"\n\n"
+        with contextlib.suppress(OSError):
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+            for _ in range(100):
+                self.wfile.write(event * 1_000)
 
     def _flood(self, *, is_events: bool) -> None:
         kind = b"text/event-stream" if is_events else b"application/json"
