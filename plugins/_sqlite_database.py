@@ -43,7 +43,8 @@ class SqliteDatabase:
             cursor.close()
         except (sqlite3.Error, sqlite3.Warning, OverflowError) as error:
             refuse(error)
-        return Result(max(cursor.rowcount, 0), name_cells(names, rows))
+        # of what only reads SQLite counts no rows
+        return Result(len(rows) if cursor.rowcount < 0 and names else max(cursor.rowcount, 0), name_cells(names, rows))
 
     def read(self, statement: str, values: Sequence[Value]) -> list[dict[str, Any]]:
         """Read the rows of one statement, and no more than are wanted."""

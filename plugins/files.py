@@ -15,7 +15,8 @@ folder that is deleted is kept whole. It stays there until the undo, or files.fo
 
 The plugin keeps notes in `.sagactl/notes`, by the operation's key. So a repeated call answers as the first did, an undo
 needs no output, and a call that comes after its undo is refused (`too_late`). Both folders belong to the run as the log
-does: without them an undo can't tell what was there, and is rejected (`copy_gone`).
+does: without them an undo can't tell what was there, and is rejected (`copy_gone`). Notes of runs that nobody will roll
+back any more may be deleted.
 
 A path is seen from the project and stays within it: no `..`, nothing absolute, no link on the way, whatever the input
 says. `.sagactl`, `.git`, `plugins`, `sagas`, `sagactl.toml` and `pyproject.toml` are out of reach. Everything must lie

@@ -35,7 +35,8 @@ of nothing.
 **What comes of it.** Rejected, with the database's own code (`sqlstate_23505`, `sqlite_constraint_unique`):
 constraints, wrong statements, no permission, rows that aren't as many as they must be. Unavailable, since it was rolled
 back: a deadlock, a serialization failure, a lock or the call's time that ran out, a line that broke before the commit.
-A line that breaks while it commits leaves doubt, and the probe looks for the note.
+A line that breaks while it commits leaves doubt, and the probe looks for the note. An undo that can't reach its
+database, or isn't allowed to, is unavailable: it waits until somebody has mended that.
 
 A statement can't begin or end a transaction. In PostgreSQL it can do whatever else its role may: give it a small one.
 """
@@ -50,7 +51,7 @@ from contextlib import contextmanager
 from decimal import Decimal
 from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
 
-from sagactl import CallContext, Done, NotDone, Rejected, Secret, tool
+from sagactl import CallContext, Done, NotDone, Rejected, Secret, Unavailable, tool
 
 from ._barrier import (
     KEPT_DAYS_MIN,
@@ -70,6 +71,11 @@ ANSWER_BYTES_MAX: Final = 262_144
 STATEMENTS_MAX: Final = 100
 STATEMENT_LENGTH_MAX: Final = 100_000
 RETENTION: Final = f"{KEPT_DAYS_MIN}d"
+
+TO_BE_MENDED: Final = frozenset(
+    {"bad_address", "no_barrier", "no_connection_named", "no_database", "no_permission", "sqlstate_42501"}
+)
+"""What stands in the way of an undo only until somebody mends it, so that it waits for that."""
 
 NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}", re.ASCII)
 
@@ -269,6 +275,17 @@ def _read_standing(participant: Database, key: str) -> Note | None:
 
 @contextmanager
 def _transaction(context: CallContext, database: str, *, reads_only: bool = False) -> Iterator[Database]:
+    try:
+        with _opened(context, database, reads_only=reads_only) as opened:
+            yield opened
+    except Rejected as error:
+        if context.direction == "compensation" and error.code in TO_BE_MENDED:
+            raise Unavailable(error.message, code=error.code) from None
+        raise
+
+
+@contextmanager
+def _opened(context: CallContext, database: str, *, reads_only: bool) -> Iterator[Database]:
     address = _find_address(database)
     if address.startswith("sqlite:"):
         from ._sqlite_database import sqlite_transaction

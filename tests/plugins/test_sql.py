@@ -75,6 +75,16 @@ def test_the_same_key_has_one_effect_and_one_answer(shop: Shop) -> None:
     assert shop.state() == (1, 2)
 
 
+def test_rows_that_are_read_count_as_well(shop: Shop) -> None:
+    """A statement that only reads may be a condition: as many rows as it says, or nothing is done."""
+    condition: Json = {"run": "SELECT free FROM stock WHERE sku = $1 AND free > 3", "values": ["a"], "rows": 1}
+    done = shop.execute([condition, *RESERVE])
+    assert isinstance(done["results"], list)
+    assert done["results"][0] == {"rows": 1, "returned": [{"free": 5}]}
+    assert shop.refuse([condition, *RESERVE], key="b") == ("rejected", "wrong_rows")
+    assert shop.state() == (3, 1)
+
+
 def test_an_undo_takes_back_what_the_call_did_once(shop: Shop) -> None:
     """E12: by what the action returned, also where its answer was lost; a second time is no second undo."""
     shop.execute(key="b")
@@ -393,6 +403,15 @@ def test_an_address_that_leads_nowhere(wrong: Callable[[str], str], word: tuple[
     assert answer.failure is not None
     assert (answer.kind.value, answer.failure.type) == word
     assert "s3cret" not in str(answer)
+
+
+def test_an_undo_waits_for_whoever_mends_its_way(shop: Shop) -> None:
+    """E12: a rejected undo is a dead letter at once, so what can be mended is unavailable."""
+    shop.execute()
+    arguments = {**shop.undo_arguments(), "database": "nowhere"}
+    word = shop.project.word("sql.undo", arguments, key="u", forward_key="a")
+    assert word == ("unavailable", "no_connection_named")
+    assert shop.undo()["status"] == "undone"
 
 
 def test_a_connection_has_a_name_in_the_environment(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
