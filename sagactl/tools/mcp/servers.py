@@ -160,6 +160,8 @@ class McpServers:
         from sagactl.tools.mcp.connection import NotReachedError
 
         pinned = lock.get(name)
+        if find_spec("mcp") is None:
+            return Look(name, "unreachable", pinned, error=f"the library of the protocol isn't installed: {INSTALL}")
         try:
             present = self.connect(name).list_tools()
         except (NotReachedError, InvalidError) as error:

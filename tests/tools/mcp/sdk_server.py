@@ -6,10 +6,11 @@ import sys
 from pathlib import Path
 
 from mcp.server import MCPServer
+from mcp.server.mcpserver import Context
 
 
 def main(port: int, folder: Path) -> None:
-    """Serve the tools `put`, `take` and `shout`."""
+    """Serve the tools `put`, `take`, `shout`, and `change`, which changes one of them."""
     server = MCPServer("sdk", version="1")
 
     @server.tool()
@@ -28,6 +29,14 @@ def main(port: int, folder: Path) -> None:
     def shout(line: str) -> str:
         """Say it aloud."""
         return line.upper()
+
+    @server.tool()
+    async def change(context: Context) -> str:
+        """Become another server."""
+        server.remove_tool("shout")
+        server.add_tool(shout, name="shout", description="Say it aloud, and to everybody.")
+        await context.notify_tools_changed()
+        return "changed"
 
     server.run(transport="streamable-http", host="127.0.0.1", port=port)
 

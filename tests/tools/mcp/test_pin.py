@@ -141,6 +141,16 @@ def test_doctor_says_which_servers_fail(bench: Bench, project: Project) -> None:
     assert "no licence" in examined(project)
 
 
+def test_without_the_library_all_else_works(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the extra isn't installed, servers have no tools and every look says how to install it."""
+    monkeypatch.setattr("sagactl.tools.mcp.servers.find_spec", lambda _: None)
+    (broken,) = bench.project.registry.broken
+    assert "pip install 'sagactl[mcp]'" in broken.message
+    assert "shell.run" in bench.project.registry.tools
+    (look,) = bench.servers.look()
+    assert (look.status, "pip install" in (look.error or "")) == ("unreachable", True)
+
+
 def examined(project: Project) -> str:
     """Return what doctor says of servers."""
     checks = examine(lambda: open_project(project.path))

@@ -13,7 +13,7 @@ import pytest
 from sagactl.core.records import OutcomeKind
 from tests.servers.start import find_free_port, is_listening, running
 from tests.tools.http.test_bad_servers import make_certificate
-from tests.tools.mcp.conftest import Bench
+from tests.tools.mcp.conftest import Bench, wait_until
 from tests.tools.mcp.web_server import WebServer, serving
 
 MEMORY_BYTES_MAX = 150_000_000
@@ -47,6 +47,11 @@ def test_a_server_made_with_the_library_is_called(tmp_path: Path) -> None:
         assert bench.call("test.shout", line="a").output == {"result": "A"}
         answer = bench.call("test.take", line="never")
         assert (answer.kind, answer.failure and answer.failure.type) == (OutcomeKind.UNKNOWN, "tool_error")
+        bench.call("test.change")
+        wait_until(lambda: bench.call("test.shout", line="a").kind is OutcomeKind.UNAVAILABLE)
+        answer = bench.call("test.shout", line="a")
+        assert answer.failure is not None
+        assert answer.failure.type == "tool_changed", "it said so over a subscription"
         bench.close()
 
 
