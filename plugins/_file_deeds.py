@@ -127,10 +127,12 @@ def find(context: CallContext) -> dict[str, Any] | None:
         return output
 
 
-def undo(context: CallContext) -> dict[str, Any]:
+def undo(context: CallContext, *, happened_at: str | None) -> dict[str, Any]:
     """Undo an operation, however far it came; where it never began, leave a note that refuses it."""
     with opened(context, context.forward_key) as shelf:
         note = shelf.read()
+        if note is None and happened_at is not None:
+            raise Rejected(f"there is no note of what was done to {happened_at}", code="note_gone")
         if note is None:
             note = {"state": "undone", "answer": {"status": "never_happened"}}
             shelf.write(note)

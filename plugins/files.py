@@ -15,8 +15,8 @@ folder that is deleted is kept whole. It stays there until the undo, or files.fo
 
 The plugin keeps notes in `.sagactl/notes`, by the operation's key. So a repeated call answers as the first did, an undo
 needs no output, and a call that comes after its undo is refused (`too_late`). Both folders belong to the run as the log
-does: without them an undo can't tell what was there, and is rejected (`copy_gone`). Notes of runs that nobody will roll
-back any more may be deleted.
+does: without them an undo can't tell what was there, and is rejected (`copy_gone`, `note_gone`). Notes of runs that
+nobody will roll back any more may be deleted.
 
 A path is seen from the project and stays within it: no `..`, nothing absolute, no link on the way, whatever the input
 says. `.sagactl`, `.git`, `plugins`, `sagas`, `sagactl.toml` and `pyproject.toml` are out of reach. Everything must lie
@@ -66,6 +66,7 @@ from ._places import (
 CONTENT_BYTES_MAX: Final = 524_288
 """What may be written or read as an argument or output of a call."""
 
+OF_OUTPUT: Final = {"path": "${{ output.path }}"}
 ENTRIES_MAX: Final = 1_000
 NEW_MODE: Final = 0o644
 
@@ -97,8 +98,9 @@ class Deleted(TypedDict):
 
 
 class Made(TypedDict):
-    """Folders that were made, the outermost first; none where all of them were there."""
+    """The folder, and which were made, the outermost first; none where all of them were there."""
 
+    path: str
     made: list[str]
 
 
@@ -135,7 +137,7 @@ class Listed(TypedDict):
     entries: list[Entry]
 
 
-@tool("files.write", compensation="files.undo", probe="files.find", chaos_safe=True)
+@tool("files.write", compensation="files.undo", compensation_with=OF_OUTPUT, probe="files.find", chaos_safe=True)
 def write(
     context: CallContext,
     *,
@@ -161,7 +163,7 @@ def write(
     )
 
 
-@tool("files.copy", compensation="files.undo", probe="files.find", chaos_safe=True)
+@tool("files.copy", compensation="files.undo", compensation_with=OF_OUTPUT, probe="files.find", chaos_safe=True)
 def copy(context: CallContext, *, source: Path, path: Path, mode: Mode = None, replace: bool = True) -> Written:
     """Copy a file to a place, whole and at once.
 
@@ -184,7 +186,7 @@ def copy(context: CallContext, *, source: Path, path: Path, mode: Mode = None, r
     return _written(act(context, lambda: path, prepare))
 
 
-@tool("files.move", compensation="files.undo", probe="files.find", chaos_safe=True)
+@tool("files.move", compensation="files.undo", compensation_with=OF_OUTPUT, probe="files.find", chaos_safe=True)
 def move(context: CallContext, *, source: Path, path: Path) -> Moved:
     """Give a file, link or folder another place, where nothing is yet.
 
@@ -211,7 +213,7 @@ def move(context: CallContext, *, source: Path, path: Path) -> Moved:
     return {"path": path}
 
 
-@tool("files.delete", compensation="files.undo", probe="files.find", chaos_safe=True)
+@tool("files.delete", compensation="files.undo", compensation_with=OF_OUTPUT, probe="files.find", chaos_safe=True)
 def delete(context: CallContext, *, path: Path, with_content: bool = False) -> Deleted:
     """Take a file, a link or a folder away; it is kept, whole, for the undo.
 
@@ -237,6 +239,7 @@ def delete(context: CallContext, *, path: Path, with_content: bool = False) -> D
 @tool(
     "files.make_folder",
     compensation="files.undo",
+    compensation_with=OF_OUTPUT,
     probe="files.find",
     chaos_safe=True,
 )
@@ -257,13 +260,13 @@ def make_folder(context: CallContext, path: Path) -> Made:
 
     def prepare(shelf: Shelf, _: Place) -> Note:
         if not missing:
-            return {"does": "nothing", "output": {"made": []}}
+            return {"does": "nothing", "output": {"path": path, "made": []}}
         _make_tree(shelf.new, [each.rpartition("/")[2] for each in missing[1:]])
         inode = identify(shelf.new.look())
-        return {"does": "make_folder", "made": missing, "inode": inode, "output": {"made": missing}}
+        return {"does": "make_folder", "made": missing, "inode": inode, "output": {"path": path, "made": missing}}
 
     output = act(context, choose, prepare)
-    return {"made": list(output["made"])}
+    return {"path": path, "made": list(output["made"])}
 
 
 @tool("files.read", read_only=True, chaos_safe=True)
@@ -307,9 +310,14 @@ def _name_kind(found: os.stat_result | None) -> Literal["file", "folder", "link"
 
 
 @tool("files.undo", null_safe=True, late_safe=True, chaos_safe=True)
-def undo_deed(context: CallContext) -> Undone:
-    """Undo what an operation of this plugin did: what was there is there again, the same file, or nothing is."""
-    answer = undo(context)
+def undo_deed(context: CallContext, path: str | None = None) -> Undone:
+    """Undo what an operation of this plugin did: what was there is there again, the same file, or nothing is.
+
+    Args:
+        context: The call.
+        path: Of the output: where it is known that something happened, there must be a note of it.
+    """
+    answer = undo(context, happened_at=path)
     return {"status": answer["status"]}
 
 

@@ -225,6 +225,8 @@ def test_an_undo_without_what_was_kept_is_rejected(world: Project) -> None:
     assert world.done("files.forget", {"kept": kept}, key="f") == {"status": "forgotten"}
     assert world.done("files.forget", {"kept": kept}, key="f") == {"status": "forgotten"}
     assert world.word("files.undo", {}, key="u", forward_key="a") == ("rejected", "copy_gone")
+    lost = world.word("files.undo", {"path": "etc/tool"}, key="u", forward_key="never")
+    assert lost == ("rejected", "note_gone")
     folder = world.done("files.delete", {"path": "data", "with_content": True}, key="b")["kept"]
     assert world.done("files.forget", {"kept": folder}, key="g") == {"status": "forgotten"}
     assert list((world.path / ".sagactl" / "kept").iterdir()) == []
@@ -274,7 +276,7 @@ def test_bytes_and_modes_come_as_they_were_given(world: Project) -> None:
     assert (read["content"], read["mode"]) == (content, "0750")
     world.done("files.write", {"path": "etc/x", "content": "\N{SNOWMAN}"}, key="b")
     assert (world.path / "etc/x").stat().st_mode & 0o777 == 0o644
-    assert world.done("files.make_folder", {"path": "etc"}, key="c") == {"made": []}
+    assert world.done("files.make_folder", {"path": "etc"}, key="c")["made"] == []
     assert undo(world, "c") in {"never_happened", "already_gone"}
     assert (world.path / "etc").is_dir()
 
