@@ -45,14 +45,14 @@ def _make_repository(world: Path) -> str:
 
 @pytest.mark.parametrize(
     ("name", "make_world", "limit"),
-    [("sql", _make_shop, 1_000), ("files", _make_files, 1_000), ("git", _make_repository, 40)],
+    [("sql", _make_shop, 70), ("files", _make_files, 70), ("git", _make_repository, 30)],
 )
 def test_a_saga_of_it_is_safe_to_crash_in(
     name: str, make_world: Callable[[Path], str], limit: int, tmp_path: Path
 ) -> None:
     """E1-E12 for real effects: killed, refused, lost and late at every point, and everything is there or undone.
 
-    All of git's points take minutes, so that some of them are drawn.
+    All points take minutes, so that some of them are drawn here.
     """
     for folder in ("plugins", "sagas", "world"):
         (tmp_path / folder).mkdir()
@@ -69,4 +69,4 @@ def test_a_saga_of_it_is_safe_to_crash_in(
     assert (result.code, document["safe"]) == (0, True)
     verdicts = {step["id"]: step["verdict"] for step in document["steps"]}
     assert set(verdicts.values()) == {"safe"}, verdicts
-    assert document["experiments"]["made"] >= min(limit, 80)
+    assert document["experiments"]["made"] >= limit
