@@ -33,6 +33,7 @@ def examine(open_project: Callable[[], Project]) -> Iterator[Check]:
         yield from _check_ways(project)
         yield from check_store(project)
         yield _check_plugins(project)
+        yield from _check_library(project)
         yield from _check_servers(project)
         yield from _check_sagas(project)
 
@@ -58,6 +59,12 @@ def _check_plugins(project: Project) -> Check:
         names = ", ".join(sorted({each.name for each in registry.broken}))
         return fail("plugins", f"{len(registry.broken)} broken: {names}", "sagactl tools")
     return ok("plugins", count(len(registry.facts), "tool"))
+
+
+def _check_library(project: Project) -> Iterator[Check]:
+    """Fail where there are tools that are requests, and nothing to send them with: runs wait for them."""
+    if project.toolset.http.lacks_library():
+        yield fail("http", "HTTP tools can't be called: httpx isn't installed", "pip install 'sagactl[http]'")
 
 
 def _check_servers(project: Project) -> Iterator[Check]:

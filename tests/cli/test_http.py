@@ -277,3 +277,27 @@ def test_declarations_cost_no_more_than_reading_yaml(project: Project) -> None:
     (project.path / "sagas" / "welcome.yaml").unlink()
     modules = set(project.run_python("-c", LIST_MODULES).out.partition("\nmodules ")[2].split())
     assert {each for each in modules if each.startswith("sagactl.tools.http.")} == {"sagactl.tools.http.files"}
+
+
+def test_without_the_library_a_run_waits_before_the_call(project: Project, crm: tuple[Crm, Server]) -> None:
+    """E16: where httpx isn't installed nothing is intended, nothing undone, and every look says what to install."""
+    (project.path / "greeting.txt").write_text("hi")
+    missing = project.path / "without"
+    missing.mkdir()
+    (missing / "sitecustomize.py").write_text("import sys\nsys.modules['httpx'] = None\n")
+    project.environ["PYTHONPATH"] = f"{missing}:{ROOT}"
+    waiting = project.run(*ASK)
+    assert waiting.code == 12, waiting.err
+    waits = waiting.json["run"]["waiting_for"]
+    assert waits["what"] == "missing_tool"
+    assert "pip install 'sagactl[http]'" in waits["detail"]
+    examined = project.run("doctor", "-o", "json")
+    assert examined.code == 3
+    found = {each["name"]: (each["level"], each["hint"]) for each in examined.json["items"]}
+    assert found["http"] == ("fail", "pip install 'sagactl[http]'")
+    assert '"intent"' not in project.run("log", "@latest", "-o", "json").out
+    assert not crm[1].asked
+    del project.environ["PYTHONPATH"]
+    assert project.run("resume", waiting.json["run"]["id"]).code == 0
+    assert list(crm[0].leads.values()) == ["ada@example.com"]
+    assert '"intent"' in project.run("log", "@latest", "-o", "json").out

@@ -21,6 +21,7 @@ from sagactl.tools.http.answers import (
     say_answer,
 )
 from sagactl.tools.http.declared import AnswerKind, HttpDeclaration, Meaning
+from sagactl.tools.http.library import MISSING_LIBRARY
 from sagactl.tools.http.policy import Destination, object_to_address, object_to_host, read_address
 from sagactl.tools.http.requests import Prepared, describe_target, make_scope, prepare
 from sagactl.tools.http.schemas import ALREADY_GONE
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 
 EARLY_SECONDS: Final = 0.2
 """How long before the deadline of a call its own waiting ends, so that it is told why."""
-
-MISSING_LIBRARY: Final = "HTTP tools need httpx: pip install 'sagactl[http]'"
 
 
 class Calling:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from sagactl.tools.api import DECLARATIONS, PLACE, CallContext
 from sagactl.tools.convert import bound_line
 from sagactl.tools.http.declared import HttpDeclaration
 from sagactl.tools.http.files import SUFFIX, find_files
+from sagactl.tools.http.library import guard_library, is_installed
 from sagactl.tools.http.reading import Broken, read_file, spell_problems
 from sagactl.tools.http.settings import HttpSettings, read_settings
 from sagactl.tools.loading import BrokenPlugin, Loaded, Plugin
@@ -82,6 +84,10 @@ class HttpTools:
             raise NotFoundError(f"{file} can't be read: {error.strerror}", code="no-such-file") from None
         return import_openapi(raw, file=file.name, stem=file.stem, only=only, server=server)
 
+    def lacks_library(self) -> bool:
+        """Tell whether there are declarations, and nothing to send their requests with."""
+        return bool(find_files(self._folder / "plugins")) and not is_installed()
+
     def transport(self) -> PooledTransport:
         """Return the connections of this process; a process that was forked has its own."""
         from sagactl.tools.http.transport import PooledTransport
@@ -117,7 +123,7 @@ class HttpTool:
         self._home = home
         self.__doc__ = tool.description or f"{request.written}{where}"
         setattr(self, PLACE, (file, tool.line))
-        setattr(self, DECLARATIONS, (tool.declaration,))
+        setattr(self, DECLARATIONS, (replace(tool.declaration, guard=guard_library),))
 
     def __call__(self, sagactl_call: CallContext, **arguments: Any) -> object:
         """Make the request, and say what its answer means (E3)."""
