@@ -152,7 +152,8 @@ def test_a_bad_server_makes_a_clear_outcome_in_bounded_time_and_memory(name: str
         answer = made.call("shop.buy", {"what": "a book"}, seconds_left=SECONDS)
         took, peak = time.monotonic() - begun, tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-    assert len(server.asked) == 1, "it was asked, and only once"
+    asked = [each for each in server.asked if b"a book" in each.body]  # the first call may be read late
+    assert len(asked) == 1, "it was asked, and only once"
     assert answer.failure is not None
     assert (answer.kind, answer.failure.type) == (case.kind, case.code), answer.failure
     assert case.said in answer.failure.message
