@@ -150,8 +150,9 @@ MEANINGS: Final[dict[Code, Meaning]] = {
     ),
     Code.EFFECT_NOT_SEEN: Meaning(
         _N,
-        "nothing of its effect can be seen here, so it isn't judged",
-        "its target is neither the sandbox nor the folder that tools are given, and no check tool shows it",
+        "nothing of its effect can be counted here, so it isn't judged as long as it is to stay",
+        "there is as much after it as before: it changes something in place, as a file that keeps its size; or its "
+        "target is neither the sandbox nor the folder that tools are given, and no check tool shows it",
         'name a tool that shows what there is: `check = "crm.snapshot"` under [chaos] in sagactl.toml',
     ),
     Code.SECRET_PRINTED: Meaning(

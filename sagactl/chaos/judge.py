@@ -174,8 +174,10 @@ def _judge_world(trial: Trial, liars: Collection[Operation | None]) -> Iterator[
             continue
         blamed |= {finding.place for finding in found}
         yield from found
-    if not least and not most and not observed.growth and not observed.is_restored:
-        yield from _explain_surplus(trial, _action_of(trial.experiment.place), observed.changed)
+    is_counted = least or most or observed.growth  # then it is said already, or too much is to stay for asking
+    if not is_counted and not observed.is_restored and _is_all_undone(observed):
+        place = _action_of(trial.experiment.place) or _find_unseen(trial)
+        yield from _explain_surplus(trial, place, observed.changed)
 
 
 def _by_use(trait: str) -> tuple[bool, str]:
@@ -213,6 +215,25 @@ def _fate(observed: Observed, action: Operation, end: OperationEnd) -> bool | No
         is_claimed_undone = observed.status is RunStatus.ROLLED_BACK and (action.step, action.item) not in observed.left
         return not is_claimed_undone
     return None if end.doubt else False
+
+
+def _is_all_undone(observed: Observed) -> bool:
+    """Tell whether nothing of any action should be there: only then must all be as it was, to the letter.
+
+    An action may change something in place, so that there is as much after it as before: its growth is empty.
+    """
+    return all(
+        _fate(observed, operation, end) is False
+        for operation, end in observed.operations.items()
+        if operation.direction is Direction.ACTION
+    )
+
+
+def _find_unseen(trial: Trial) -> Operation | None:
+    """Return the action of which nothing is counted, where there is just one: what changes in place is its doing."""
+    actions = [each for each in trial.reference.actions if trial.saga.by_id[each.step].klass is not StepClass.READ_ONLY]
+    unseen = [each for each in actions if not trial.reference.growth.get(each)]
+    return unseen[0] if len(unseen) == 1 else None
 
 
 def _place_of(trial: Trial, trait: str, blamed: Collection[Operation | None]) -> Operation | None:

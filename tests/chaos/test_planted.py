@@ -50,6 +50,8 @@ PLANTED = {
     "nobody can tell": Planted("blind.put", "asks-a-person", severity="note"),
     "refuses a known key": Planted("proud.put", "key-refused", severity="note"),
     "unseen": Planted("far.put", "effect-not-seen", severity="note"),
+    "changes in place": Planted("switch.put", "effect-not-seen", severity="note"),
+    "changes in place for ever": Planted("stuck.put", "left-behind", also=frozenset({"effect-not-seen"})),
     "prints its secret": Planted(
         "loud.put", "secret-printed", SECRET_SAGA, more=', with: {key: "${{ secrets.api_key }}"}', severity="note"
     ),
@@ -66,6 +68,7 @@ def test_a_planted_mistake_is_called_by_its_name(name: str, tmp_path: Path, prov
     world = tmp_path / "world" / "shop"
     world.mkdir(parents=True)
     (world / "of-somebody-else").write_text("theirs")
+    (world.parent / "switch").write_text("0")
     result = run_chaos(project, "--only", "wrong", "-o", "json", *planted.options)
     document = result.json
     assert codes_of(document) == {planted.code, *planted.also}, document["findings"]

@@ -383,3 +383,33 @@ def put_unmarked(context: CallContext) -> Thing:
 def list_things(context: CallContext) -> Mapping[str, list[str]]:
     """Show what there is."""
     return {"things": sorted(thing.name for thing in shelf(context).iterdir())}
+
+
+@tool("switch.put", compensation="switch.take", chaos_safe=True)
+def switch_on(context: CallContext) -> Thing:
+    """Change a thing in place: there is as much after it as before."""
+    (context.project / "switch").write_text("1")
+    return answer("switch")
+
+
+@tool("switch.take", null_safe=True, chaos_safe=True)
+def switch_off(context: CallContext) -> Mapping[str, int]:
+    """Change it back."""
+    (context.project / "switch").write_text("0")
+    return {"taken": 1}
+
+
+@tool("stuck.put", compensation="stuck.take", chaos_safe=True)
+def switch_on_for_ever(context: CallContext) -> Thing:
+    """Change a thing in place."""
+    (context.project / "switch").write_text("1")
+    return answer("switch")
+
+
+@tool("stuck.take", null_safe=True, chaos_safe=True)
+def switch_elsewhere(context: CallContext) -> Mapping[str, int]:
+    """Change it to what it never was, where it was changed."""
+    place = context.project / "switch"
+    if place.read_text() == "1":
+        place.write_text("2")
+    return {"taken": 1}
