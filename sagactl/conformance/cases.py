@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from sagactl.conformance.arguments import list_misfits, list_oddities
-from sagactl.conformance.calling import Asked, Identity
 from sagactl.conformance.looks import Changes, Index, compare, describe, find_left, weigh
 from sagactl.conformance.rules import Rule
 from sagactl.conformance.stage import Stage, say_answer
@@ -14,7 +13,6 @@ from sagactl.core.answer import Answer
 from sagactl.core.canonical import Json, canonical
 from sagactl.core.records import OutcomeKind, ProbeAnswer
 from sagactl.core.template import Literal, MapOf, Template
-from sagactl.identity import make_run_id
 
 UNSEEN: Final = "nothing of its effect is seen here: name a read-only tool that shows it, under observe"
 UNSEEN_OTHER: Final = "another operation had no effect, or observe doesn't show it"
@@ -290,13 +288,11 @@ def try_rejects(stage: Stage) -> None:
     base = stage.subject.arguments
     before = stage.look()
     for number, differing in enumerate(stage.subject.entry.rejects):
-        identity = Identity(make_run_id(), stage.mine.step)
-        arguments = stage.world.arguments(_merge(base, differing), identity)
+        arguments = stage.world.arguments(_merge(base, differing), stage.mine)
         if stage.world.caller.tools.check_arguments(stage.subject.facts, dict(arguments)) is not None:
             stage.book.hold(Rule.REJECTS)  # it never comes so far
             continue
-        asked = Asked(stage.subject.facts.name, arguments, identity, stage.world.folder)
-        answer = stage.world.caller.call(asked)
+        answer = stage.act_with(arguments)
         changes = compare(before, stage.look())
         seen = "" if answer.kind is OutcomeKind.REJECTED else f"rejects[{number}] came to {say_answer(answer)}"
         seen = seen or (f"rejects[{number}] was rejected and had an effect: {describe(changes)}" if changes else "")
@@ -325,8 +321,7 @@ def try_misfits(stage: Stage) -> None:
         if stage.world.caller.tools.check_arguments(facts, dict(arguments)) is None
     ]
     for what, arguments in taken[:ODDITIES_MAX]:
-        identity = Identity(make_run_id(), stage.mine.step)
-        answer = stage.world.caller.call(Asked(facts.name, arguments, identity, stage.world.folder))
+        answer = stage.act_with(arguments)
         is_lost = answer.kind is OutcomeKind.UNKNOWN or (answer.failure and answer.failure.type == BAD_ARGUMENTS)
         stage.book.require(Rule.SCHEMA, f"its schema takes arguments {what}: {say_answer(answer)}" if is_lost else "")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 
 from sagactl.conformance.book import Book
 from sagactl.conformance.calling import Asked, HangingError, Identity
@@ -18,6 +18,7 @@ from sagactl.core.records import Direction, Failure, OutcomeKind
 from sagactl.core.saga import ToolFacts
 from sagactl.core.template import ExpressionError, Template
 from sagactl.dataclass import dataclass
+from sagactl.identity import make_run_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ class Stage:
         """Gives the stage of another world."""
         self._given: dict[Identity, dict[str, Json]] = {}
         self._standing: dict[Identity, Json] = {}
+        """What may have an effect that isn't taken back, with the output where there is one."""
 
     def look(self) -> Index:
         """Return what there is now."""
@@ -70,18 +72,26 @@ class Stage:
 
     def act(self, identity: Identity) -> Answer:
         """Call the action."""
-        answer = self.world.caller.call(self.ask(identity))
+        return self._remember(identity, self.world.caller.call(self.ask(identity)))
+
+    def act_with(self, arguments: dict[str, Json]) -> Answer:
+        """Call the action with other arguments, as an operation of its own; what it did is taken back at the end."""
+        identity = Identity(make_run_id(), self.mine.step)
+        self._given[identity] = arguments
+        return self.act(identity)
+
+    def _remember(self, identity: Identity, answer: Answer) -> Answer:
+        """Note what must be taken back: whatever a call made that succeeded, or that nobody knows the end of."""
         if answer.kind is OutcomeKind.SUCCEEDED:
             self._standing[identity] = answer.output
+        elif answer.kind is not OutcomeKind.REJECTED:
+            self._standing.setdefault(identity, None)
         return answer
 
     def act_at_once(self, identity: Identity, number: int) -> list[Answer]:
         """Call the action so many times at the same moment."""
         answers = self.world.caller.call_at_once(self.ask(identity), number)
-        for answer in answers:
-            if answer.kind is OutcomeKind.SUCCEEDED:
-                self._standing[identity] = answer.output
-        return answers
+        return [self._remember(identity, answer) for answer in answers]
 
     def undo(self, identity: Identity, output: Json = None) -> Answer:
         """Call the compensation, without an output where there is none; refused where it has no arguments (E21)."""
@@ -119,12 +129,26 @@ class Stage:
         self.book.require(Rule.READS_ONLY, f"{probe.name} changed something: {describe(changes)}" if changes else "")
         return reply
 
-    def close(self) -> None:
-        """Undo what the case has left, as well as can be, and tear the world down; raises SetUpError."""
-        with suppress(SetUpError, HangingError):
-            for identity, output in list(self._standing.items()) if self.subject.undo is not None else ():
-                self.undo(identity, output)
-        self.world.tear_down()
+    def close(self) -> list[str]:
+        """Undo what the case has left, as well as can be, tear the world down, and return what may be left of it."""
+        left = [] if self.subject.undo is None else [self._take_back(*each) for each in list(self._standing.items())]
+        return [each for each in (*left, *self.world.tear_down()) if each]
+
+    def _take_back(self, identity: Identity, output: Json) -> str:
+        """Undo one call, and return why it isn't undone; without an output only what can do without is asked."""
+        undo = self.subject.undo
+        assert undo is not None, "there is a compensation"
+        try:
+            if output is None and not undo.null_safe:
+                output = self._ask_for_output(identity)
+            answer = self.undo(identity, output)
+        except (SetUpError, HangingError) as error:
+            return f"something may be left of a call: {error}"
+        is_undone = answer.kind is OutcomeKind.SUCCEEDED
+        return "" if is_undone else f"something may be left of a call: {undo.name} came to {say_answer(answer)}"
+
+    def _ask_for_output(self, identity: Identity) -> Json:
+        return None if self.subject.probe is None else self.probe(identity).output
 
 
 def say_answer(answer: Answer) -> str:

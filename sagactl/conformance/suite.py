@@ -164,18 +164,18 @@ class _Bench:
             try:
                 world.set_up()
             except SetUpError as error:
+                self._tell_left(world.tear_down() if world.is_touched else [])
                 raise SetUpError(f"the world can't be set up: {error}") from None
             stage = Stage(subject, world, self._book, (mine, other), self._open_stage)
             try:
                 yield stage
             finally:
-                self._close(stage)
+                self._tell_left(stage.close())
 
-    def _close(self, stage: Stage) -> None:
-        try:
-            stage.close()
-        except (SetUpError, HangingError) as error:
-            self.notes.append(f"{self._subject.facts.name}: the world isn't torn down: {error}")
+    def _tell_left(self, failures: Sequence[str]) -> None:
+        """Say what the check leaves in a system elsewhere."""
+        told = [f"{self._subject.facts.name}: {failure}" for failure in failures]
+        self.notes += [each for each in dict.fromkeys(told) if each not in self.notes]
 
     def _note_all_calls(self) -> None:
         """Note what holds for all calls that were made."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from sagactl.chaos.world import Check, Looking
-from sagactl.conformance.calling import Asked, Caller, Identity
+from sagactl.conformance.calling import Asked, Caller, HangingError, Identity
 from sagactl.conformance.check_file import CheckFile, Observation, Preparation, ToolEntry
 from sagactl.conformance.looks import Index, index_look
 from sagactl.core.canonical import Json
@@ -61,20 +61,31 @@ class World:
             path = self.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-        self._prepare([*self._file.set_up, *self._entry.set_up])
+        for each in (*self._file.set_up, *self._entry.set_up):
+            self._prepare(each)
 
-    def tear_down(self) -> None:
-        """Take away what was set up; raises SetUpError where that fails."""
-        self._prepare([*self._entry.tear_down, *self._file.tear_down])
+    def tear_down(self) -> list[str]:
+        """Take away what was set up, as much as can be, and return what fails."""
+        failures = []
+        for each in (*self._entry.tear_down, *self._file.tear_down):
+            try:
+                self._prepare(each)
+            except (SetUpError, HangingError) as error:
+                failures.append(f"the world isn't torn down: {error}")
+        return failures
 
-    def _prepare(self, calls: Sequence[Preparation]) -> None:
-        for each in calls:
-            identity = Identity(self._run_id, each.id)
-            asked = Asked(each.tool, self.arguments(each.arguments, identity), identity, self.folder)
-            answer = self.caller.call(asked)
-            if answer.kind is not OutcomeKind.SUCCEEDED:
-                raise SetUpError(f"{each.id} ({each.tool}) came to {answer.kind}: {answer.failure or ''}")
-            self._steps[each.id] = {"output": answer.output, "status": "succeeded"}
+    def _prepare(self, each: Preparation) -> None:
+        identity = Identity(self._run_id, each.id)
+        asked = Asked(each.tool, self.arguments(each.arguments, identity), identity, self.folder)
+        answer = self.caller.call(asked)
+        if answer.kind is not OutcomeKind.SUCCEEDED:
+            raise SetUpError(f"{each.id} ({each.tool}) came to {answer.kind}: {answer.failure or ''}")
+        self._steps[each.id] = {"output": answer.output, "status": "succeeded"}
+
+    @property
+    def is_touched(self) -> bool:
+        """Tell whether anything was set up that may have to be torn down."""
+        return bool(self._steps)
 
     def look(self) -> Index:
         """Return what there is now; raises SetUpError where it can't be seen."""

@@ -148,6 +148,95 @@ def test_a_tear_down_that_fails_is_told(tmp_path: Path) -> None:
     assert "desk.put: the world isn't torn down" in result.json["notes"][0]
 
 
+ELSEWHERE = '''
+import os
+from pathlib import Path
+from sagactl import CallContext, Rejected, tool
+
+ELSEWHERE = Path(os.environ["ELSEWHERE"])
+
+
+@tool("far.put", compensation="far.take", chaos_safe=True, arguments_schema={"type": "object"})
+def put(context: CallContext, word: str = "", must: str = "") -> dict[str, str]:
+    """Start a thing in a system elsewhere, whatever the word is."""
+    (ELSEWHERE / context.idempotency_key.replace("/", "-")).write_text("runs")
+    if word == "lost":
+        raise RuntimeError("nobody knows")
+    return {}
+
+
+@tool("far.take", null_safe=True, chaos_safe=True)
+def take(context: CallContext) -> None:
+    """End it."""
+    if "KEPT" in os.environ:
+        raise Rejected("it can't be ended", code="kept")
+    (ELSEWHERE / context.forward_key.replace("/", "-")).unlink(missing_ok=True)
+
+
+@tool("far.list", read_only=True, chaos_safe=True)
+def list_things() -> dict[str, list[str]]:
+    """Show what runs."""
+    return {"things": sorted(path.name for path in ELSEWHERE.iterdir())}
+
+
+@tool("far.make", chaos_safe=True)
+def make(name: str) -> dict[str, str]:
+    """Set something up."""
+    if name == "none":
+        raise Rejected("there can't be one", code="none")
+    (ELSEWHERE / name).write_text("made")
+    return {"name": name}
+
+
+@tool("far.clear", chaos_safe=True)
+def clear(name: str) -> None:
+    """Tear it down."""
+    (ELSEWHERE / name).unlink()
+'''
+
+
+def _make_elsewhere(folder: Path, check_file: str, **environ: str) -> tuple[Project, Path]:
+    elsewhere = folder / "elsewhere"
+    elsewhere.mkdir()
+    (folder / "plugins").mkdir()
+    (folder / "plugins" / "far.py").write_text(ELSEWHERE)
+    (folder / "plugins" / "far.check.yaml").write_text(check_file)
+    return Project(folder, {"ELSEWHERE": str(elsewhere), **environ}), elsewhere
+
+
+@pytest.mark.parametrize("rule", ["schema", "rejects"])
+def test_odd_calls_leave_nothing_in_a_system_elsewhere(tmp_path: Path, rule: str) -> None:
+    """Whatever a check calls it takes back: odd arguments that are taken, rejects that aren't, calls in doubt."""
+    file = "{observe: [far.list], tools: {far.put: {with: {word: x, must: y}, rejects: [{word: a}, {word: lost}]}}}"
+    project, elsewhere = _make_elsewhere(tmp_path, file)
+    result = check(project, "far.put", "--rule", rule, "-o", "json")
+    assert result.json["notes"] == []
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_what_cannot_be_taken_back_is_told(tmp_path: Path) -> None:
+    """Where the undo of a check's own call fails, what may be left is said, and never passed over."""
+    file = "tools: {far.put: {with: {word: x, must: y}}}"
+    project, elsewhere = _make_elsewhere(tmp_path, file, KEPT="1")
+    result = check(project, "far.put", "--rule", "schema", "-o", "json")
+    assert list(elsewhere.iterdir())
+    assert result.json["notes"] == [
+        "far.put: something may be left of a call: far.take came to rejected: kept: it can't be ended"
+    ]
+
+
+def test_all_is_torn_down_that_can_be(tmp_path: Path) -> None:
+    """A tear-down that fails keeps no other from its work, and neither does a set-up that comes to its end halfway."""
+    file = """
+set_up: [{tool: far.make, with: {name: a}}, {id: second, tool: far.make, with: {name: "${{ input.second }}"}}]
+tear_down: [{tool: far.clear, with: {name: "${{ steps.second.output.name }}"}}, {tool: far.clear, with: {name: a}}]
+tools: {far.put: {with: {word: x}}}
+"""
+    project, elsewhere = _make_elsewhere(tmp_path, file)
+    assert check(project, "far.put", "-i", "second=none", "--rule", "schema").code == 1
+    assert list(elsewhere.iterdir()) == []
+
+
 def test_a_secret_that_is_missing_is_said(tmp_path: Path) -> None:
     """Secrets are references in the check file; where one can't be resolved nothing is called, and nothing passes."""
     result = check(_make(tmp_path), "desk.lock", "-o", "json")
