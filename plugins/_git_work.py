@@ -88,6 +88,8 @@ def delete_branch(
         if current is None or not _is_own_branch(here, ref, context.forward_key):
             if made is not None and current == commit:
                 raise Rejected(f"nothing tells whose branch {name} is: its reflog is gone", code="not_certain")
+            if other := _find_renamed(here, context.forward_key):
+                raise Rejected(f"{name} is called {other} now", code="moved_on")
             return {"status": "nothing_of_ours"}
         if current != commit:
             raise Rejected(f"{name} is at {shorten(current)}: somebody has committed on it", code="moved_on")
@@ -109,7 +111,12 @@ def find_branch(context: CallContext, name: Name, commit: ObjectId, repository: 
 @tool(
     "git.commit",
     compensation="git.take_back",
-    compensation_with={name: f"${{{{ args.{name} }}}}" for name in ("repository", "branch", "paths")},
+    compensation_with={
+        "repository": "${{ args.repository }}",
+        "branch": "${{ args.branch }}",
+        "paths": "${{ args.paths }}",
+        "made": "${{ output.commit }}",
+    },
     probe="git.find_commit",
 )
 def make_commit(context: CallContext, branch: Name, paths: Paths, message: str, repository: str = ".") -> Commit:
@@ -138,7 +145,11 @@ def make_commit(context: CallContext, branch: Name, paths: Paths, message: str, 
 @tool(
     "git.merge",
     compensation="git.take_back",
-    compensation_with={name: f"${{{{ args.{name} }}}}" for name in ("repository", "branch")},
+    compensation_with={
+        "repository": "${{ args.repository }}",
+        "branch": "${{ args.branch }}",
+        "made": "${{ output.commit }}",
+    },
     probe="git.find_commit",
 )
 def merge(context: CallContext, branch: Name, revision: Name, message: str = "", repository: str = ".") -> Commit:
@@ -170,24 +181,56 @@ def merge(context: CallContext, branch: Name, revision: Name, message: str = "",
 
 
 @tool("git.take_back", null_safe=True)
-def take_back(context: CallContext, branch: Name, paths: MaybePaths = None, repository: str = ".") -> Undone:
-    """Put a branch back to before the commit that an operation made; the files of the work tree stay as they are."""
+def take_back(
+    context: CallContext, branch: Name, paths: MaybePaths = None, repository: str = ".", made: MaybeObjectId = None
+) -> Undone:
+    """Put a branch back to before the commit that an operation made; the files of the work tree stay as they are.
+
+    Args:
+        context: The call.
+        branch: The branch that has the commit.
+        paths: As for the action.
+        repository: Its folder, seen from the project.
+        made: The commit, where it is known that there was one.
+    """
     here = open_repository(context, repository)
     ref = check_ref(here, f"refs/heads/{branch}")
     with alone(context, here.git_folder) as lock:
         _clear_index(here)
-        own = _find_own(here, ref, context.forward_key)
+        own = _choose_own(here, ref, made)
         if own is None:
             return {"status": "nothing_of_ours"}
-        if read_ref(here, ref) != own:
-            raise Rejected(f"{branch} has commits of somebody else on top of {shorten(own)}", code="moved_on")
         if not paths and ref in _list_checked_out(here):
             raise Rejected(f"{branch} is checked out by now", code="checked_out")
         # the index first: with the branch goes what tells that there is something to undo
         _bring_index_along(here.locked(lock), ref, own, f"{own}^", paths or [])
-        reason = f"undo of {trailer(context.forward_key)}"
-        _settle(here.locked(lock).git("update-ref", "-m", reason, ref, _read_commit(here, f"{own}^"), own))
+        said, old = _say_undone(context.forward_key), _read_commit(here, f"{own}^")
+        _settle(here.locked(lock).git("update-ref", "--create-reflog", "-m", said, ref, old, own))
     return {"status": "taken_back"}
+
+
+def _choose_own(repository: Repository, ref: str, made: str | None) -> str | None:
+    """Return the commit to take back, at which the branch stands; None where there is none, or none any more.
+
+    Raises Rejected where what was made is neither there nor taken back: somebody has amended it, renamed the branch, or
+    committed on top.
+    """
+    key = repository.context.forward_key
+    own, is_undone = _trace(repository, ref, key)
+    if is_undone:
+        return None
+    own, current = made or own, read_ref(repository, ref)
+    name = ref.removeprefix("refs/heads/")
+    if own is None:
+        if _is_on_any_branch(repository, key):
+            raise Rejected(f"what was committed on {name} is on another branch now", code="moved_on")
+        return None
+    if current == own:
+        return own
+    if current is not None and current == read_ref(repository, f"{own}^") and not _is_on_any_branch(repository, key):
+        return None  # somebody has put it back already
+    stands = "is gone" if current is None else f"is at {shorten(current)}"
+    raise Rejected(f"{name} {stands}, not at {shorten(own)}: somebody has changed it since", code="moved_on")
 
 
 @tool("git.find_commit", read_only=True)
@@ -210,15 +253,53 @@ def _is_own_branch(repository: Repository, ref: str, key: str) -> bool:
     return trailer(key) in (said or "").splitlines()
 
 
+def _find_renamed(repository: Repository, key: str) -> str | None:
+    """Return the name of a branch whose reflog says that the operation made it, whatever it was called then."""
+    pattern = ("--walk-reflogs", "--fixed-strings", f"--grep-reflog={trailer(key)}")
+    said = repository.answer("log", *pattern, "--branches", "--format=%gs%x00%gD") or ""
+    found = [entry.partition("\x00") for entry in said.splitlines()]
+    return next((where.partition("@{")[0] for what, _, where in found if what == trailer(key)), None)
+
+
 def _find_own(repository: Repository, ref: str, key: str) -> str | None:
-    """Return the commit on a branch that the operation of *key* made, looked for no further back than it began."""
+    """Return the commit that the operation of *key* made on a branch, and hasn't taken back."""
+    return _trace(repository, ref, key)[0]
+
+
+def _trace(repository: Repository, ref: str, key: str) -> tuple[str | None, bool]:
+    """Return the commit that an operation made on a branch, and whether it was taken back.
+
+    The reflog names the very commit. A message only says that it was made of ours: who amends it keeps our key.
+    """
     if read_ref(repository, ref) is None:
-        return None
+        return None, False
+    made, undone = trailer(key), _say_undone(key)
+    pattern = ("--walk-reflogs", "--fixed-strings", f"--grep-reflog={made}")
+    told = repository.answer("log", *pattern, "--format=%H %gs", ref, "--") or ""
+    for entry in told.splitlines():  # the latest first
+        object_id, _, said = entry.partition(" ")
+        if said in {made, undone}:
+            return (object_id, False) if said == made else (None, True)
+    return _find_by_message(repository, key, ref), False
+
+
+def _say_undone(key: str) -> str:
+    """Return what the reflog says of an undo."""
+    return f"undo of {trailer(key)}"
+
+
+def _is_on_any_branch(repository: Repository, key: str) -> bool:
+    """Tell whether any branch has a commit with the key of an operation."""
+    return _find_by_message(repository, key, "--branches") is not None
+
+
+def _find_by_message(repository: Repository, key: str, where: str) -> str | None:
+    """Return the commit whose message has the key, looked for no further back than the operation began."""
     since = (repository.context.begun_at - CLOCKS_DIFFER).strftime("%Y-%m-%dT%H:%M:%SZ")
     wanted = trailer(key)
     found = repository.git(
         *("log", f"--since={since}", "--fixed-strings", f"--grep={wanted}"),
-        *("--format=%H%x00%B%x01", ref, "--"),
+        *("--format=%H%x00%B%x01", where, "--"),
     )
     if found.code:
         raise Unavailable(last_line(found), code="git_failed")
@@ -284,7 +365,7 @@ def _move_branch(repository: Repository, ref: str, tree: str, parents: Sequence[
     follows = [word for parent in parents for word in ("-p", parent)]
     text = f"{message.strip() or 'Commit'}\n\n{trailer(key)}\n"
     commit = _settle(repository.at_this_time().git("commit-tree", tree, *follows, "-F", "-", text=text))
-    _settle(repository.git("update-ref", "-m", trailer(key), ref, commit, parents[0]))
+    _settle(repository.git("update-ref", "--create-reflog", "-m", trailer(key), ref, commit, parents[0]))
     return commit
 
 

@@ -11,7 +11,7 @@
 
 What an operation made is known by its key: in the message of a tag or commit, in the reflog of a branch. A commit is
 made of the paths that are named and of nothing else, where nothing is staged; hooks aren't run. On top of what somebody
-else has committed nothing is taken back: rejected.
+else has committed nothing is taken back, nor what somebody has amended, renamed or moved since: rejected.
 
 Where git can't say that nothing happened (it was killed, or the line broke, while it pushed) the outcome is unknown and
 the probe looks. `git` is called without a shell, never asks for a password and uses the credentials of whoever runs

@@ -98,6 +98,53 @@ def test_a_commit_of_somebody_else_on_top_stays(world: Repositories) -> None:
     assert _find(world, "git.find_commit", BACK)[0] is ProbeAnswer.DONE
 
 
+CHANGES: dict[str, Any] = {
+    "amended with theirs": lambda app: (
+        run_git(app, "add", "kept.c"),
+        run_git(app, "commit", "-q", "--amend", "--no-edit"),
+    ),
+    "amended under another message": lambda app: run_git(app, "commit", "-q", "--amend", "-m", "theirs"),
+    "renamed": lambda app: run_git(app, "branch", "-m", "main", "trunk"),
+    "renamed, and another in its place": lambda app: (
+        run_git(app, "branch", "-m", "main", "trunk"),
+        run_git(app, "branch", "main", "trunk~1"),
+    ),
+    "squashed": lambda app: (
+        run_git(app, "reset", "-q", "--soft", "HEAD~2"),
+        run_git(app, "commit", "-q", "-m", "all"),
+    ),
+}
+
+
+@pytest.mark.parametrize("knows", [True, False], ids=["known", "lost"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_commit_that_somebody_has_changed_is_theirs(change: str, knows: bool, world: Repositories) -> None:
+    """E12: whatever became of it, the undo is rejected and moves nothing, with the output and where it was lost."""
+    tools = Project(world.app)
+    made = tools.done("git.commit", COMMIT)["commit"]
+    CHANGES[change](world.app)
+    before = _look(world)
+    told: dict[str, Json] = {**BACK, "made": made} if knows else BACK
+    assert tools.word("git.take_back", told, key="u", forward_key="a") == ("rejected", "moved_on")
+    assert _look(world) == before
+
+
+def test_a_commit_that_is_back_already_needs_no_undo(world: Repositories) -> None:
+    """E12: an undo that is repeated, also under commits of others by then, and one by hand, have nothing to do."""
+    tools = Project(world.app)
+    told: dict[str, Json] = {**BACK, "made": tools.done("git.commit", COMMIT)["commit"]}
+    undo: dict[str, Any] = {"arguments": told, "key": "u", "forward_key": "a"}
+    assert tools.done("git.take_back", **undo) == {"status": "taken_back"}
+    assert tools.done("git.take_back", **undo) == {"status": "nothing_of_ours"}
+    run_git(world.app, "commit", "-q", "-m", "theirs", "kept.c")
+    assert tools.done("git.take_back", **undo) == {"status": "nothing_of_ours"}
+    again: dict[str, Json] = {**BACK, "made": tools.done("git.commit", COMMIT, key="b")["commit"]}
+    run_git(world.app, "reset", "-q", "HEAD~1")
+    before = _look(world)
+    assert tools.done("git.take_back", again, key="v", forward_key="b") == {"status": "nothing_of_ours"}
+    assert _look(world) == before
+
+
 @pytest.mark.parametrize(
     ("disturb", "code"),
     [
@@ -163,6 +210,9 @@ def test_a_branch_is_made_once_and_deleted_where_it_is_ours(world: Repositories)
     run_git(world.app, "worktree", "add", "-q", "../tree", "topic/x")
     assert tools.word("git.delete_branch", **undo) == ("rejected", "checked_out")
     run_git(world.app, "worktree", "remove", "../tree")
+    run_git(world.app, "branch", "-m", "topic/x", "other")
+    assert tools.word("git.delete_branch", **undo) == ("rejected", "moved_on")
+    run_git(world.app, "branch", "-m", "other", "topic/x")
     assert tools.done("git.delete_branch", **undo) == {"status": "deleted"}
     assert tools.done("git.delete_branch", **undo) == {"status": "nothing_of_ours"}
     assert _look(world) == before
