@@ -109,8 +109,10 @@ def _git(repository: Repository, *arguments: str, text: str = "") -> Ended:
 
 
 def open_repository(context: CallContext, repository: str) -> Repository:
-    """Find a repository by its folder, seen from the project; raises Rejected where there is none."""
+    """Find a repository by its folder, seen from the project and within it; raises Rejected where there is none."""
     folder = context.project / repository
+    if not folder.resolve().is_relative_to(context.project.resolve()):
+        raise Rejected(f"{repository!r:.200} leads out of the project's folder", code="outside")
     if not folder.is_dir():
         raise Rejected(f"no folder {repository}", code="no_repository")
     here = Repository(folder, folder, context)

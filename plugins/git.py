@@ -13,6 +13,9 @@ What an operation made is known by its key: in the message of a tag or commit, i
 made of the paths that are named and of nothing else, where nothing is staged; hooks aren't run. On top of what somebody
 else has committed nothing is taken back, nor what somebody has amended, renamed or moved since: rejected.
 
+A repository is seen from the project and its folder lies within it, whatever the input says: `..`, an absolute path or
+a link that leads out is rejected (`outside`). A project that is part of a larger repository is `.`.
+
 Where git can't say that nothing happened (it was killed, or the line broke, while it pushed) the outcome is unknown and
 the probe looks. `git` is called without a shell, never asks for a password and uses the credentials of whoever runs
 sagactl. Rejected: a name that is taken, a branch that moved on, a conflict, no permission. Unavailable: no network,

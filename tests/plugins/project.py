@@ -110,4 +110,5 @@ class Project:
         )
 
 
-TOOLBOX = PluginToolbox(collect_tools(PLUGINS, entry_points=()))
+REGISTRY = collect_tools(PLUGINS, entry_points=())
+TOOLBOX = PluginToolbox(REGISTRY)

@@ -11,7 +11,7 @@ import pytest
 
 from sagactl.core.canonical import Json
 from sagactl.core.records import ProbeAnswer
-from tests.plugins.project import TOOLBOX, Project
+from tests.plugins.project import REGISTRY, TOOLBOX, Project
 from tests.sagas.repositories import IDENTITY, Repositories, make_template, read_refs, run_git
 
 COMMIT: dict[str, Json] = {"branch": "main", "paths": ["new.c", "app.c", "gone.c"], "message": "Change\n\nall of it"}
@@ -163,6 +163,33 @@ def test_where_a_commit_would_take_along_more_it_is_refused(disturb: Any, code: 
     kind, found = Project(world.app).word("git.commit", {**COMMIT, "paths": ["app.c"]})
     assert (kind, found) == ("unavailable" if code == "busy" else "rejected", code)
     assert _look(world) == before
+
+
+GIVEN: dict[str, Json] = {
+    **COMMIT,
+    "name": "x",
+    "tag": "x",
+    "revision": "main",
+    "commit": "0" * 40,
+    "updates": [],
+}
+
+
+@pytest.mark.parametrize("tool", sorted(name for name in REGISTRY.tools if name.startswith("git.")))
+def test_no_repository_outside_of_the_project_is_reached(tool: str, world: Repositories) -> None:
+    """Whatever the input says, nothing is done beyond the project's folder; a folder of a repository is one."""
+    inside = Project(world.app / "src")
+    inside.path.mkdir()
+    (inside.path / "out").symlink_to(world.app)
+    names = TOOLBOX.facts(tool).arguments_schema["properties"]
+    assert isinstance(names, dict)
+    given = {name: value for name, value in GIVEN.items() if name in names}
+    before = _look(world)
+    for outside in ("..", str(world.app), "out", "./../src/.."):
+        assert inside.word(tool, {**given, "repository": outside}) == ("rejected", "outside")
+    assert _look(world) == before
+    commit = run_git(world.app, "rev-parse", "HEAD")
+    assert inside.done("git.check_head", {"commit": commit, "repository": "."})["commit"] == commit
 
 
 @pytest.mark.parametrize("paths", [["../outside"], ["*.c"], ["nothing"], ["dist"]])
