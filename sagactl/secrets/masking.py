@@ -10,7 +10,8 @@ How it is found
 A text is looked at as it is, and as what it would be without each layer that programs commonly put around text: JSON
 and `repr` escapes (twice), percent signs of URLs (twice), breaks over lines. In each of these views the value itself is
 searched, its hexadecimal digits, and what base64 makes of it at each of the three places where it may begin. What is
-found is traced back to the text, and masked there. Lines of a value with several are also secrets each.
+found is traced back to the text, and masked there. Lines of a value with several are also secrets each. Beside dots,
+what is left of a shortened value is masked as well (see `pieces`).
 
 A text that holds none of it costs a few searches; one without percent signs, backslashes and line breaks has no
 views but itself.
@@ -23,9 +24,11 @@ import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from decimal import Decimal
+from itertools import chain
 from typing import Final, NamedTuple
 
 from sagactl.core.canonical import Json, canonical
+from sagactl.secrets.pieces import find_pieces, has_gap
 
 MASK: Final = "***"
 
@@ -138,12 +141,10 @@ class Masker:
         needles = self._needles
         for views in _look_at(text):
             content = views[-1].text if views else text
+            is_whole = not has_gap(content)
             for needle in needles:
-                for start, end in _occurrences(content, needle):
-                    span = start, end
-                    for view in reversed(views):
-                        span = view.trace(*span)
-                    yield span
+                for span in chain(_occurrences(content, needle), () if is_whole else find_pieces(content, needle.text)):
+                    yield _trace(span, views)
 
     def mask_json(self, value: Json) -> Json:
         """Return *value* with texts, keys and numbers masked; one without secrets comes back as it is."""
@@ -212,6 +213,12 @@ def _occurrences(text: str, needle: _Needle) -> Iterator[tuple[int, int]]:
             end += 1
         yield start, end
         place = text.find(needle.text, place + len(needle.text))
+
+
+def _trace(span: tuple[int, int], views: tuple[_View, ...]) -> tuple[int, int]:
+    for view in reversed(views):
+        span = view.trace(*span)
+    return span
 
 
 def _look_at(text: str) -> Iterator[tuple[_View, ...]]:

@@ -11,7 +11,10 @@ from sagactl.secrets.masking import KNOWN
 from sagactl.tools.capture import PRINTED_BYTES_MAX, capturing
 from sagactl.tools.convert import LINE_LENGTH_MAX, RAW_BYTES_MAX, bound_line, describe_object, keep_raw
 from sagactl.tools.explain import QUOTED_LENGTH_MAX, explain
+from sagactl.tools.http.answers import read_raw
+from sagactl.tools.http.transport import Received
 from sagactl.tools.kind import Unsure
+from sagactl.tools.mcp.stdio import LAST_WORDS_BYTES, StdioTransport
 from sagactl.tools.shell.launcher import STDERR, STDOUT
 from sagactl.tools.shell.reading import OUTPUT_BYTES_MAX, TAIL_BYTES, TEXT_BYTES_MAX, Written
 
@@ -64,6 +67,16 @@ def test_messages_and_raw_replies_are_masked_before_they_are_cut(over: int) -> N
         (QUOTED_LENGTH_MAX, lambda text: explain("type", "integer", text, hides=False)),
     ):
         assert not pieces_in(cut("x" * (length_max - over) + VALUE + "y" * length_max))
+
+
+@pytest.mark.parametrize("over", range(0, len(VALUE) + 1, 3))
+def test_what_a_server_said_is_masked_where_it_is_cut(over: int) -> None:
+    """The beginning of an answer that is no JSON, and the end of what the program of a server wrote to stderr."""
+    body = b"x" * (RAW_BYTES_MAX - over) + VALUE.encode() + b"." * 99
+    assert not pieces_in(read_raw(Received(500, (), body, None)))
+    transport = StdioTransport(None, None)  # type: ignore[arg-type]
+    transport._last_words = (VALUE.encode() + b"x" * (LAST_WORDS_BYTES - over))[-LAST_WORDS_BYTES:]
+    assert not pieces_in(transport.last_words())
 
 
 @pytest.mark.parametrize("over", range(0, len(VALUE) + 1, 3))

@@ -145,6 +145,25 @@ def test_a_text_that_was_cut_shows_no_part_of_a_value(kept: int) -> None:
     assert PLAIN[-kept:] not in masker.mask_cut(PLAIN[-kept:] + noise + "LOREM", start=True).replace("LOREM", "")
 
 
+@pytest.mark.parametrize("dots", ["...", "…", " ... ", " [...]", "....."])
+@pytest.mark.parametrize("kept", range(4, 40, 5))
+def test_what_is_left_of_a_shortened_value_is_masked(dots: str, kept: int) -> None:
+    """E19: libraries that quote what they were given cut it in the middle, or at an end."""
+    value = "".join(chr(ord("a") + place % 26) + str(place) for place in range(30))
+    masker = knowing(value)
+    assert masker.mask(f"'Bear{dots}{value[-kept:]}'}}, of a dict") == f"'Bear{dots}***'}}, of a dict"
+    assert masker.mask(f"seen: '{value[:kept]}{dots} of a dict") == f"seen: '***{dots} of a dict"
+    assert masker.mask(f"{value[:kept]}{dots}{value[-kept:]}") == f"***{dots}***"
+    assert masker.mask(f"wait{dots}for it") == f"wait{dots}for it"
+
+
+def test_what_is_left_of_an_escaped_value_is_masked() -> None:
+    """E19: pieces are looked for beneath the same layers as whole values."""
+    masker = knowing('a "quoted" secret / of some length')
+    assert masker.mask(r"x...ted\" secret / of some length'") == "x...***'"
+    assert masker.mask("x...secret%20%2F%20of%20some%20length'") == "x...***'"
+
+
 def test_a_long_text_costs_little() -> None:
     """X3: a MiB that is all escapes and line breaks takes seconds at most, and one without them next to nothing."""
     masker = knowing(PLAIN, ODD)

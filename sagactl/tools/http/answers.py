@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from sagactl.core.canonical import Json, NotJsonError, parse
 from sagactl.core.saga import INTERVAL_MS_MAX, PAYLOAD_BYTES_MAX
 from sagactl.core.template import ExpressionError
+from sagactl.secrets.masking import KNOWN
 from sagactl.tools.convert import RAW_BYTES_MAX, bound_line
 from sagactl.tools.http.declared import AnswerKind, Finding, Reply
 from sagactl.tools.http.references import Missing, Scope, render
@@ -40,7 +41,7 @@ def read_body(received: Received, kind: AnswerKind) -> Json:
         return _read_text(received)
     kind_of_body = content_type(received)
     if not _JSON_TYPE.fullmatch(kind_of_body) and kind_of_body not in _PLAIN_TYPES:
-        raise BadAnswerError(f"the answer is {kind_of_body[:60]} and no JSON")
+        raise BadAnswerError(f"the answer is {bound_line(kind_of_body, 60)} and no JSON")
     try:
         return parse(received.body)
     except (NotJsonError, UnicodeDecodeError) as error:
@@ -58,7 +59,9 @@ def _read_text(received: Received, bytes_max: int | None = None) -> str:
         name = codecs.lookup(found[1]).name if found else "utf-8"
     except LookupError:
         name = "utf-8"
-    return received.body[:bytes_max].decode(name if name in _CHARSETS else "utf-8", "replace")
+    text = received.body[:bytes_max].decode(name if name in _CHARSETS else "utf-8", "replace")
+    is_cut = bytes_max is not None and len(received.body) > bytes_max
+    return KNOWN.mask_cut(text, end=True) if is_cut or received.trouble is not None else text
 
 
 def read_raw(received: Received) -> Json:

@@ -17,6 +17,7 @@ import httpcore
 import httpx
 
 from sagactl.dataclass import dataclass
+from sagactl.tools.convert import bound_line
 from sagactl.tools.http.network import CURRENT, Bounds, CheckedBackend, Hurdle
 from sagactl.tools.http.settings import HttpSettings
 
@@ -190,7 +191,9 @@ class _Decoder:
     def __init__(self, encoding: str) -> None:
         name = encoding.strip().lower()
         if name not in {"", "identity", "gzip", "x-gzip", "deflate"}:
-            raise Hurdle(f"the answer is encoded in a way that wasn't asked for: {encoding[:40]}", "bad_answer")
+            raise Hurdle(
+                f"the answer is encoded in a way that wasn't asked for: {bound_line(encoding, 40)}", "bad_answer"
+            )
         self._has_begun = False
         self._zlib = None if name in {"", "identity"} else zlib.decompressobj(47 if "gzip" in name else 15)
 

@@ -22,6 +22,7 @@ from sagactl.errors import SecretError
 from sagactl.tools.mcp.lock import PinnedServer, compare_pins
 from sagactl.tools.mcp.loop import LoopThread
 from sagactl.tools.mcp.names import NOTE_NAME
+from sagactl.tools.mcp.results import explain, strip_quote
 from sagactl.tools.mcp.settings import Server
 from sagactl.tools.mcp.stdio import Program, ServerLostError, StdioTransport
 from sagactl.tools.shell.processes import Processes
@@ -197,7 +198,7 @@ class Connection:
                 await session.relist()
         except Exception as error:
             await self._retire(session)
-            message = f"{self._server.name} doesn't list its tools: {str(error) or type(error).__name__}"
+            message = f"{self._server.name} doesn't list its tools: {explain(error)}"
             raise NotReachedError(message, code="server_unavailable") from None
 
     async def _call(
@@ -227,14 +228,14 @@ class Connection:
     async def _explain(self, session: Session, error: Any) -> Exception:
         from mcp_types import CONNECTION_CLOSED
 
-        what = session.transport.read_own(error.data)
+        what, said = session.transport.read_own(error.data), strip_quote(error.message)
         if what in {"unreached", "session_lost"}:
             session.is_retired = True
             self._host.loop.submit(session.close())
-            return NotReachedError(f"{self._server.name}: {error.message}", code="server_unavailable")
+            return NotReachedError(f"{self._server.name}: {said}", code="server_unavailable")
         if what is None and error.code == CONNECTION_CLOSED and await session.has_ended():
             return CallFailedError(f"{self._server.name} was lost in the call: {session.why()}", what="lost")
-        return CallFailedError(f"{self._server.name}: {error.message}", code=error.code, what=what)
+        return CallFailedError(f"{self._server.name}: {said}", code=error.code, what=what)
 
     async def _find_session(self, resolve: Resolve) -> Session:
         """Return the connection, made anew where it is lost or the credentials are others; raises NotReachedError."""

@@ -12,6 +12,12 @@ from sagactl.hashing import sha256
 from sagactl.tools.convert import bound_line
 from sagactl.tools.mcp.settings import Marks
 
+_QUOTING: Final = ("Failed to parse JSON response", "Failed to parse SSE message")
+"""How messages of the library begin that quote the answer after it."""
+
+MISFITS_MAX: Final = 3
+"""Places of an answer that are named."""
+
 TEXT_LENGTH_MAX: Final = 400
 """Of an error's text in a message."""
 
@@ -72,6 +78,22 @@ def _digest(text: str) -> dict[str, Json]:
 def has_mark(marks: Marks, text: str, code: int = 0) -> bool:
     """Tell whether an error bears one of the operator's marks."""
     return any(mark == code if isinstance(mark, int) else mark in text for mark in marks)
+
+
+def explain(error: BaseException) -> str:
+    """Return what an error of the library says, without what it quotes: it cuts that where no secret is known by."""
+    misfits = getattr(error, "errors", None)
+    if not callable(misfits):
+        return strip_quote(str(error)) or type(error).__name__
+    found = misfits(include_url=False, include_context=False, include_input=False)
+    places = [f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['type']}" for each in found[:MISFITS_MAX]]
+    more = f"; {len(found) - MISFITS_MAX} more" if len(found) > MISFITS_MAX else ""
+    return bound_line(f"not of the protocol ({'; '.join(places)}{more})", TEXT_LENGTH_MAX)
+
+
+def strip_quote(message: str) -> str:
+    """Return a message of the library without the answer that it quotes."""
+    return next((beginning for beginning in _QUOTING if message.startswith(beginning)), message)
 
 
 def shorten(text: str) -> str:

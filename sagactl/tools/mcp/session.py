@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from sagactl.core.canonical import Json, NotJsonError
 from sagactl.core.records import ToolChange
+from sagactl.secrets.masking import KNOWN
 from sagactl.tools.convert import bound_line, write_json
 from sagactl.tools.kind import VERSION
 from sagactl.tools.mcp.lock import Pin, PinnedServer
+from sagactl.tools.mcp.results import explain
 from sagactl.tools.mcp.settings import TOOLS_MAX
 from sagactl.tools.mcp.stdio import UNASKED_MAX, ServerLostError
 
@@ -105,7 +107,7 @@ class Session:
         """Return why the connection is of no use."""
         lost = self.transport.lost
         reason = lost if lost not in {None, "it was closed"} else _explain(self._failure)
-        words = self.transport.last_words()
+        words = KNOWN.mask(self.transport.last_words())
         return bound_line(f"{reason or 'it was closed'}{f' (it wrote: {words[-200:]})' if words else ''}")
 
     @contextlib.asynccontextmanager
@@ -245,16 +247,18 @@ def _pin(tool: Any) -> Pin:
     try:
         return Pin(
             tool.name,
-            (tool.description or "")[:DESCRIPTION_LENGTH_MAX],
-            _as_map(write_json(tool.input_schema)),
-            None if tool.output_schema is None else _as_map(write_json(tool.output_schema)),
-            _as_map(write_json(hints)),
+            KNOWN.mask(tool.description or "")[:DESCRIPTION_LENGTH_MAX],
+            _as_map(tool.input_schema),
+            None if tool.output_schema is None else _as_map(tool.output_schema),
+            _as_map(hints),
         )
     except NotJsonError as error:
         raise ServerLostError(f"what it says of its tool {tool.name!r} is no JSON: {error}") from None
 
 
-def _as_map(value: Json) -> Mapping[str, Json]:
+def _as_map(said: object) -> Mapping[str, Json]:
+    """Return what a server says as it is pinned: one that repeats its credentials there tells nobody."""
+    value = KNOWN.mask_json(write_json(said))
     return value if isinstance(value, dict) else {}
 
 
@@ -271,8 +275,7 @@ def _explain(failure: BaseException | None) -> str:
         failure = failure.exceptions[0]
     if failure is None or isinstance(failure, asyncio.CancelledError):
         return "it was closed"
-    text = bound_line(str(failure))
-    return text if isinstance(failure, ServerLostError) else text or type(failure).__name__
+    return bound_line(str(failure) if isinstance(failure, ServerLostError) else explain(failure))
 
 
 def _keep_quiet() -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from sagactl.dataclass import dataclass
+from sagactl.secrets.masking import KNOWN
 from sagactl.tools.shell.launcher import Command, Piped
 from sagactl.tools.shell.processes import Processes
 
@@ -93,7 +94,8 @@ class StdioTransport:
 
     def last_words(self) -> str:
         """Return the end of what the server wrote to stderr."""
-        return self._last_words.decode(errors="replace").strip()
+        is_cut = len(self._last_words) == LAST_WORDS_BYTES
+        return KNOWN.mask_cut(self._last_words.decode(errors="replace"), start=is_cut).strip()
 
     @contextlib.asynccontextmanager
     async def connect(self) -> AsyncIterator[TransportStreams]:

@@ -28,7 +28,7 @@ from sagactl.tools.mcp.connection import (
     NotReachedError,
 )
 from sagactl.tools.mcp.lock import Pin
-from sagactl.tools.mcp.results import has_mark, join_texts, read_output, shorten
+from sagactl.tools.mcp.results import explain, has_mark, join_texts, read_output, shorten
 from sagactl.tools.mcp.settings import Place, ToolTable
 
 METHOD_NOT_FOUND: Final = -32601
@@ -101,8 +101,7 @@ class McpTool:
         except CallFailedError as error:
             return self._judge_failure(error)
         except ValueError as error:  # of pydantic: the answer isn't of the protocol
-            message = f"the server answered what isn't of the protocol: {shorten(str(error))}"
-            raise Unsure(message, code="bad_answer") from None
+            raise Unsure(f"what the server answered is {explain(error)}", code="bad_answer") from None
         return self._judge_result(result)
 
     def _judge_failure(self, error: CallFailedError) -> object:

@@ -114,6 +114,8 @@ def on_call(number: object, params: dict[str, Any]) -> None:
             result = {"content": [], "structuredContent": {"lines": "many"}}
         case "unstructured":
             result = {"content": [{"type": "text", "text": "done"}]}
+        case "echoes":
+            result = {"content": {"id": "x", "seen": f"Bearer {os.environ['S']}"}}
         case "no result":
             result = {"content": 7}
         case "fails":

@@ -16,7 +16,7 @@ IN_A_CALL = {
     "noise": ("server_lost", "no message"),
     "huge": ("server_lost", "more than 8388608 bytes"),
     "flood": ("server_lost", "nobody asked for"),
-    "no result": ("bad_answer", "isn't of the protocol"),
+    "no result": ("bad_answer", "not of the protocol"),
     "misfit": ("bad_output", "lines"),
     "unstructured": ("bad_output", "can't be taken"),
     "big": ("bad_output", "bytes"),

@@ -57,6 +57,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(202, b"", "text/plain")
         elif method == "initialize":
             self.server.sessions += 1
+            if self.server.mode == "echoes at once":
+                self._send_json({"id": "x", "seen": self.headers["Authorization"]})
+                return
             about = {"name": "web", "version": "1"}
             result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": about}
             self._answer(number, result, **{"Mcp-Session-Id": f"s{self.server.sessions}"})
@@ -91,6 +94,14 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(200, b"\x1f\x8b", **{"Content-Encoding": "gzip"})
         elif mode == "garbage":
             self._send(200, b"{{{")
+        elif mode == "echoes":
+            self._send_json({"id": "x", "seen": self.headers["Authorization"]})
+        elif mode == "echoes a result":
+            self._answer(number, {"content": {"id": "x", "seen": self.headers["Authorization"]}})
+        elif mode == "echoes a piece":
+            seen = self.headers["Authorization"]
+            error = {"code": -32602, "message": f"got '{seen[:14]}...{seen[-20:]}', input_type=str"}
+            self._send_json({"jsonrpc": "2.0", "id": number, "error": error})
         else:
             self._answer(number, {"content": [{"type": "text", "text": "done"}]})
 
