@@ -25,7 +25,7 @@ from tests.proof import Prove
 IMAGES = "power cuts of the store (disk images)"
 LOST = "acknowledged records lost in power cuts"
 GOAL = 3_000
-TORN = 6
+TORN = 4
 PARTS = 4
 """Tests that share the images of a scene, for several cores."""
 
@@ -103,7 +103,7 @@ def test_no_power_cut_while_recovering_from_one_loses_anything(
     put(first.files, quick / "second")
     trace = record(quick / "second", afterlife)
     trace.acknowledged.insert(0, (0, trace.acknowledged[0][1]))
-    images = cut_everywhere(trace, torn=TORN - 3)
+    images = cut_everywhere(trace, torn=TORN - 2)
     if image is not None:
         images = (each for each in images if f"{scene}:{each.name}" == image)
     found = judge_all(images, trace, quick / "image")
