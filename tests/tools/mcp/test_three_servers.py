@@ -213,8 +213,11 @@ def test_the_readme_connects_a_server(tmp_path: Path) -> None:
     (tmp_path / "sagactl.toml").write_text(settings.replace(program, f'"{find_node_program("mcp-server-filesystem")}"'))
     (tmp_path / "sagas" / "publish.yaml").write_text(saga)
     (tmp_path / "shared" / "draft.md").write_text("Nothing yet")
-    codes = [Project(tmp_path).run(*shlex.split(line, comments=True)[1:]).code for line in commands.splitlines()]
-    assert codes == [0, 0, 10]
+    done = [Project(tmp_path).run(*shlex.split(line, comments=True)[1:]) for line in commands.splitlines()]
+    assert [each.code for each in done] == [0, 0, 10]
+    (run_id,) = Project(tmp_path).run("list", "--ids").out.split()
+    run = Project(tmp_path).run("show", run_id, "-o", "json").json["run"]
+    assert {each["id"]: each["status"] for each in run["steps"]} == {"moved": "compensated", "complete": "failed"}
     assert [file.name for file in (tmp_path / "shared").iterdir()] == ["draft.md"]
 
 
