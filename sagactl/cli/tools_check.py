@@ -109,7 +109,8 @@ def _read_rules(names: Sequence[str]) -> frozenset[Rule]:
 
 def _check(session: Session, given: _Given, names: Sequence[str], rules: frozenset[Rule]) -> CheckReport:
     from sagactl.chaos.laboratory import isolate
-    from sagactl.conformance.choosing import make_subjects, select
+    from sagactl.conformance.apart import check_apart
+    from sagactl.conformance.choosing import Left, make_subjects, select
     from sagactl.conformance.report import CheckReport
 
     with isolate(session.app) as project:
@@ -117,12 +118,16 @@ def _check(session: Session, given: _Given, names: Sequence[str], rules: frozens
         subjects = list(make_subjects(tools, select(tools, names)))
         _refuse_unsafe(subjects)
         suite = _make_suite(project, given, rules)
-        reports, notes = [], []
+        reports: list[ToolReport] = []
+        notes: list[str] = []
         for subject in subjects:
-            report, more = suite.check(subject)
-            reports.append(report)
-            notes += more
-            _tell(session, report)
+            if isinstance(subject, Left):
+                reports.append(suite.leave(subject))
+            else:
+                report, more = check_apart(suite, subject, project.toolset.close)
+                reports.append(report)
+                notes += more
+            _tell(session, reports[-1])
         return CheckReport(tuple(reports), tuple(notes))
 
 

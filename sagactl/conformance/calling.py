@@ -70,6 +70,8 @@ class Caller:
 
     tools: Toolbox
     timeout_seconds: float
+    calling: Path
+    """Where the tool is named that is called, for whoever finds this process dead."""
     telling: str = ""
     """What told a secret, and where."""
     late: str = ""
@@ -117,6 +119,7 @@ class Caller:
         return answers
 
     def _within(self, asked: Asked, make: Callable[[Invocation], Reply], attempt: int, token: Json) -> Reply:
+        self.calling.write_text(asked.tool, encoding="utf-8")
         invocation = self._invoke(asked, attempt, token)
         replies: list[Reply] = []
         thread = threading.Thread(target=lambda: replies.append(make(invocation)), daemon=True)

@@ -18,6 +18,7 @@ from sagactl.core.records import Direction, Failure, OutcomeKind
 from sagactl.core.saga import ToolFacts
 from sagactl.core.template import ExpressionError, Template
 from sagactl.dataclass import dataclass
+from sagactl.errors import RefusedError
 from sagactl.identity import make_run_id
 
 
@@ -142,7 +143,7 @@ class Stage:
             if output is None and not undo.null_safe:
                 output = self._ask_for_output(identity)
             answer = self.undo(identity, output)
-        except (SetUpError, HangingError) as error:
+        except (SetUpError, HangingError, RefusedError) as error:
             return f"something may be left of a call: {error}"
         is_undone = answer.kind is OutcomeKind.SUCCEEDED
         return "" if is_undone else f"something may be left of a call: {undo.name} came to {say_answer(answer)}"

@@ -51,22 +51,30 @@ class Suite:
     rules: frozenset[Rule] = frozenset(Rule)
     timeout_seconds: float = TIMEOUT_SECONDS
 
-    def check(self, subject: Subject | Left) -> tuple[ToolReport, list[str]]:
+    @property
+    def calling(self) -> Path:
+        """The file with the name of the tool that is called."""
+        return self.place / "calling"
+
+    def leave(self, left: Left) -> ToolReport:
+        """Return why a tool isn't tried."""
+        found = {rule: Finding(rule, Verdict.UNTRIED, left.why) for rule in self._list_rules(left.facts)}
+        return self.begin_report(left.facts, found)
+
+    def check(self, subject: Subject) -> tuple[ToolReport, list[str]]:
         """Return what came of one tool, and what else went wrong."""
-        if isinstance(subject, Left):
-            found = {rule: Finding(rule, Verdict.UNTRIED, subject.why) for rule in self._list_rules(subject.facts)}
-            return self._report(subject.facts, found), []
         bench = _Bench(self, subject)
         found = bench.try_all()
         asked = {rule: each for rule, each in found.items() if rule in self.rules}
         report = replace(
-            self._report(subject.facts, asked),
+            self.begin_report(subject.facts, asked),
             compensation=subject.undo.name if subject.undo else None,
             probe=subject.probe.name if subject.probe else None,
         )
         return report, bench.notes
 
-    def _report(self, facts: ToolFacts, findings: Mapping[Rule, Finding]) -> ToolReport:
+    def begin_report(self, facts: ToolFacts, findings: Mapping[Rule, Finding]) -> ToolReport:
+        """Return a report of these findings, with what is known of the tool."""
         file, line = self.origin_of(facts.name)
         return ToolReport(facts.name, facts.plugin, file, line, facts.compensation, facts.probe, findings)
 
@@ -91,7 +99,7 @@ class _Bench:
         self._suite = suite
         self._subject = subject
         self._book = Book()
-        self._caller = Caller(suite.tools, suite.timeout_seconds)
+        self._caller = Caller(suite.tools, suite.timeout_seconds, suite.calling)
         self.notes: list[str] = []
 
     def try_all(self) -> dict[Rule, Finding]:

@@ -40,6 +40,8 @@ PLANTED = {
     "refund.put": {"undo-twice"},
     "open.put": {"secrets"},
     "torn.read": {"reads-only"},
+    "fatal.put": {"succeeds"},
+    "mortal.put": {"undo"},
 }
 """By tool, the rules that it breaks: no more and no fewer."""
 
@@ -68,6 +70,14 @@ def test_a_planted_mistake_is_named(tool: str, document: dict[str, Any], prove: 
             assert rule["change"]
             assert rule["again"] == f"sagactl tools check {tool} --rule {rule['rule']}"
     prove("planted mistakes that tools check names", 1, goal=len(PLANTED))
+
+
+def test_a_tool_that_ends_its_process_ends_no_other_check(document: dict[str, Any]) -> None:
+    """It is named with how the process ended and what may be left; what was found of others is kept."""
+    seen = {each["name"]: [rule["seen"] for rule in each["rules"]] for each in document["tools"]}
+    assert set(seen["fatal.put"]) == {"fatal.put has ended its process (exit code 3)"}
+    assert set(seen["mortal.put"]) == {"mortal.take has ended its process (signal 11)"}
+    assert "fatal.put: fatal.put has ended its process (exit code 3): what it has made" in " ".join(document["notes"])
 
 
 @pytest.mark.parametrize("tool", SOUND)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Mapping
 
@@ -161,3 +163,23 @@ def note_on_shelf(context: CallContext) -> bool:
     is_known = note(context, "read")
     (shelf(context) / f"read-{name_of(context.idempotency_key)}").touch()
     return is_known
+
+
+@tool("fatal.put", compensation="wrong.take", chaos_safe=True)
+def put_and_die(context: CallContext) -> Thing:
+    """Put a thing there, and end the process that it was called in."""
+    put(context, context.idempotency_key)
+    os._exit(3)
+
+
+@tool("mortal.put", compensation="mortal.take", chaos_safe=True)
+def put_mortally(context: CallContext) -> Thing:
+    """Put a thing there."""
+    return answer(put(context, context.idempotency_key))
+
+
+@tool("mortal.take", null_safe=True, chaos_safe=True)
+def take_and_die(context: CallContext) -> Mapping[str, int]:
+    """Die of it, as a library in C does."""
+    os.kill(os.getpid(), signal.SIGSEGV)
+    return {"taken": take(context)}
