@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn
 from sagactl import CallContext, Rejected, Unavailable
 
 from ._barrier import TABLE_SQL, Result, Value, name_cells
-from ._sqlite import open_file, within_transaction
+from ._sqlite import PRIMARY, open_file, within_transaction
 
 PASSING: Final = frozenset(
     {
@@ -21,9 +21,6 @@ PASSING: Final = frozenset(
     }
 )
 """Results that say nothing against the statement: another time it may work."""
-
-PRIMARY: Final = 0xFF
-"""What of an error's code is its primary one."""
 
 
 @dataclass(frozen=True)
@@ -67,10 +64,10 @@ def _bind(value: Value) -> str | int | float | None:
 
 @contextlib.contextmanager
 def sqlite_transaction(
-    context: CallContext, path: str, *, rows_max: int, reads_only: bool = False
+    context: CallContext, path: str, *, rows_max: int, reads_only: bool = False, within_project: bool = True
 ) -> Iterator[SqliteDatabase]:
     """Begin as a writer at once, and commit at the end; whatever is raised before leaves nothing behind."""
-    with open_file(context, path, "ro" if reads_only else "rw") as connection:
+    with open_file(context, path, "ro" if reads_only else "rw", within_project=within_project) as connection:
         try:
             connection.execute("PRAGMA foreign_keys = ON")
             connection.execute("PRAGMA synchronous = FULL")

@@ -19,7 +19,9 @@
           - {run: UPDATE stock SET free = free + $1 WHERE sku = $2, values: [2, "${{ input.sku }}"], rows: 1}
 
 **Which database.** `sqlite:shop.db`, a file that is there, seen from the project; `postgresql://…`, which holds a
-password, so it is a secret; or a name such as `shop`: then the variable SAGACTL_SQL_SHOP has one of the two.
+password, so it is a secret; or a name such as `shop`: then the variable SAGACTL_SQL_SHOP has one of the two. A file
+that a saga itself names lies within the project, whatever links say (`outside`); one of the environment lies anywhere.
+What is in `.sagactl`, and a log of sagactl wherever it is, no statement reaches (`reserved`).
 
 **Values** stand for `$1`, `$2`, … and are bound by the database, never written into a statement. In `undo` a value may
 be what the action returned: the column of the first row of a result, counted from 0. It is read from the note, so an
@@ -290,8 +292,10 @@ def _opened(context: CallContext, database: str, *, reads_only: bool) -> Iterato
     if address.startswith("sqlite:"):
         from ._sqlite_database import sqlite_transaction
 
-        path = address.removeprefix("sqlite:")
-        with sqlite_transaction(context, path, rows_max=ROWS_MAX, reads_only=reads_only) as file:
+        path, is_given = address.removeprefix("sqlite:"), address == database
+        with sqlite_transaction(
+            context, path, rows_max=ROWS_MAX, reads_only=reads_only, within_project=is_given
+        ) as file:
             yield file
     elif address.startswith(("postgresql://", "postgres://")):
         from ._postgres import postgres_transaction
