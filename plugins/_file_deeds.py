@@ -22,6 +22,7 @@ from sagactl import CallContext, Rejected
 from ._places import Place, digest, is_file, is_folder, name_of_key, opened_place, opened_shelf, refuse
 
 FILE_BYTES_MAX: Final = 1024 * 1024 * 1024
+LOST: Final = "it has happened, and the note of it is gone: what was there before is still kept"
 Note = dict[str, Any]
 
 
@@ -56,13 +57,23 @@ class Shelf:
         self.note.sync()
 
     def clear(self, *, with_before: bool) -> None:
-        """Remove what was made ready and is of no use any more, and the second name of what was there before."""
+        """Remove what was made ready and is of no use any more, and the second name of what was there before.
+
+        The second name goes first: while it is there without what was made ready, `has_lost_note` holds.
+        """
+        if with_before:
+            self.before.unlink()
         if is_folder(self.new.look()):
             remove_tree(self.new)
         else:
             self.new.unlink()
-        if with_before:
-            self.before.unlink()
+
+    def has_lost_note(self, note: Note | None) -> bool:
+        """Tell whether something has happened of which the note is gone: what was there before is kept for an undo.
+
+        Before it happens what was made ready is there as well, and a folder or file that is deleted is kept only then.
+        """
+        return note is None and self.before.look() is not None and self.new.look() is None
 
     def begin_anew(self) -> None:
         """Forget a try that came to nothing; the note goes first, since with it what is missing would have happened."""
@@ -96,6 +107,8 @@ def act(context: CallContext, choose: Callable[[], str], prepare: Callable[[Shel
         note = shelf.read()
         if note is not None and note["state"] in {"undoing", "undone"}:
             raise Rejected("this call was undone before it came", code="too_late")
+        if shelf.has_lost_note(note):
+            raise LookupError(LOST)
         if note is None or not _complete_old(shelf, note):
             with opened_place(context, choose()) as place:
                 note = _prepare(shelf, place, prepare)
@@ -115,11 +128,14 @@ def find(context: CallContext) -> dict[str, Any] | None:
     """Return what an operation answered, or would have, where it has happened and wasn't undone.
 
     Where a call was broken off before it happened, what it had made ready is cleared away: nobody may come for it.
+    Raises LookupError where it has happened and nobody can tell to what.
     """
     with opened(context, context.forward_key) as shelf:
         note = shelf.read()
         if note is not None and note["state"] in {"undoing", "undone"}:
             return None
+        if shelf.has_lost_note(note):
+            raise LookupError(LOST)
         if note is None or not _complete_old(shelf, note):
             shelf.begin_anew()
             return None
@@ -131,8 +147,8 @@ def undo(context: CallContext, *, happened_at: str | None) -> dict[str, Any]:
     """Undo an operation, however far it came; where it never began, leave a note that refuses it."""
     with opened(context, context.forward_key) as shelf:
         note = shelf.read()
-        if note is None and happened_at is not None:
-            raise Rejected(f"there is no note of what was done to {happened_at}", code="note_gone")
+        if shelf.has_lost_note(note) or (note is None and happened_at is not None):
+            raise Rejected(f"there is no note of what was done to {happened_at or 'the files'}", code="note_gone")
         if note is None:
             note = {"state": "undone", "answer": {"status": "never_happened"}}
             shelf.write(note)

@@ -38,7 +38,7 @@ import stat
 from collections.abc import Iterator
 from typing import Annotated, Any, Final, Literal, TypedDict
 
-from sagactl import CallContext, Done, NotDone, Rejected, tool
+from sagactl import CallContext, CannotTell, Done, NotDone, Rejected, tool
 
 from ._file_deeds import (
     FILE_BYTES_MAX,
@@ -322,9 +322,12 @@ def undo_deed(context: CallContext, path: str | None = None) -> Undone:
 
 
 @tool("files.find", read_only=True, chaos_safe=True)
-def find_deed(context: CallContext) -> Done | NotDone:
+def find_deed(context: CallContext) -> Done | NotDone | CannotTell:
     """Find out whether an operation of this plugin has happened, and wasn't undone."""
-    output = find(context)
+    try:
+        output = find(context)
+    except LookupError as error:
+        return CannotTell(str(error))
     return NotDone() if output is None else Done(output)
 
 

@@ -233,6 +233,22 @@ def test_an_undo_without_what_was_kept_is_rejected(world: Project) -> None:
     assert (world.path.parent / "outside" / "secret").exists()
 
 
+@pytest.mark.parametrize("deed", DEEDS)
+def test_without_its_note_nothing_that_is_kept_is_destroyed(deed: str, world: Project) -> None:
+    """E12: somebody deletes `.sagactl/notes`: no undo, probe or further try takes what happened for nothing."""
+    tool, arguments = DEEDS[deed]
+    made = world.done(tool, arguments)
+    shutil.rmtree(world.path / ".sagactl" / "notes")
+    before = look(world.path)
+    keeps = any((world.path / ".sagactl" / "kept").iterdir())
+    assert world.word("files.undo", {"path": made["path"]}, key="u", forward_key="a") == ("rejected", "note_gone")
+    if keeps:  # so it is known also where the answer was lost
+        assert world.word("files.undo", {}, key="u", forward_key="a") == ("rejected", "note_gone")
+        assert find(world).answer is ProbeAnswer.CANNOT_TELL
+        assert world.word(tool, arguments, attempt=2)[0] == "unknown"
+    assert look(world.path) == before
+
+
 @pytest.mark.parametrize(
     ("tool", "arguments", "code"),
     [
