@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any, Final, cast
 
 from sagactl.core.canonical import Json, NotJsonError
-from sagactl.core.pinned import Misfit
+from sagactl.core.pinned import NOT_AS_PINNED, Misfit
 from sagactl.core.saga import ToolFacts
 from sagactl.core.template import (
     ExpressionError,
@@ -55,7 +55,7 @@ class McpTool:
             changes = self.connection.compare(self.pin.tool)
         except NotReachedError:
             return None
-        return Misfit("isn't what was pinned, see `sagactl tools pin --check`", changes) if changes else None
+        return Misfit(NOT_AS_PINNED, changes) if changes else None
 
     def __call__(self, context: CallContext, **arguments: Any) -> object:
         """Make the call that *context* is about."""

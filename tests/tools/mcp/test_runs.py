@@ -57,6 +57,19 @@ def test_a_changed_server_holds_up_the_run_before_an_intent(bench: Bench, projec
     assert bench.lines() == ["a"]
 
 
+def test_what_helps_a_run_whose_server_changed_is_to_pin_it(bench: Bench, project: Project) -> None:
+    """H33: `run` and `show` say first what to type: the command that shows the difference, and takes it."""
+    bench.mode("poisoned")
+    done = project.run("run", "lines")
+    (run_id,) = project.run("list", "--ids").out.split()
+    for shown in (done.out + done.err, project.run("show", run_id).out):
+        hints = shown[shown.index("sagactl tools pin") :].splitlines()
+        assert "isn't what was pinned" in shown
+        assert hints[0].strip() == "sagactl tools pin"
+        assert "sagactl resume" in hints[1]
+        assert "--definition" not in shown
+
+
 def test_a_stricter_schema_holds_up_a_run_that_relies_on_the_old_one(lines: Bench) -> None:
     """E16: pinned anew, a tool that takes other arguments isn't the one that the run was begun with."""
     lines.mode("stricter")
