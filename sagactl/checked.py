@@ -24,6 +24,7 @@ from sagactl.core.definition import read_definition, write_definition
 from sagactl.core.saga import Saga, ToolFacts
 from sagactl.errors import SagactlError
 from sagactl.hashing import sha256
+from sagactl.regular_file import read_regular
 
 KEPT_MAX: Final = 64
 """Sagas that are kept; the ones that were kept first go."""
@@ -62,12 +63,11 @@ class CheckedSagas:
 
     def _read(self, place: Path) -> Checked | None:
         try:
-            with place.open("rb") as kept:
-                content = kept.read(KEPT_BYTES_MAX + 1)
+            content = read_regular(place, KEPT_BYTES_MAX)
         except OSError:
             return None
         digest, _, body = content.partition(b"\n")
-        if len(content) > KEPT_BYTES_MAX or digest.decode("ascii", "replace") != sha256(body).hexdigest():
+        if digest.decode("ascii", "replace") != sha256(body).hexdigest():
             return None
         try:
             kept_body: Any = parse_trusted(body.decode())

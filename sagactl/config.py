@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sagactl.core.limits import CALLS_MAX, CALLS_MAX_LIMIT
 from sagactl.dataclass import dataclass
 from sagactl.errors import InvalidError
+from sagactl.regular_file import read_beginning, read_regular
 
 if TYPE_CHECKING:
     from sagactl.secrets.sources import Source
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 STATE_FOLDER: Final = ".sagactl"
 CALLS_FOLDER: Final = "calls"
 CHECKED_FOLDER: Final = "checked"
+SETTINGS_BYTES_MAX: Final = 8_388_608
+"""What a file of settings may have; `pyproject.toml` is one, and mostly of others."""
+
 _STRONG_MARKS: Final = ("sagactl.toml", STATE_FOLDER)
 _WEAK_MARKS: Final = ("sagas", "plugins")
 
@@ -96,7 +100,7 @@ def find_project(start: Path) -> Path | None:
 def _is_in_pyproject(folder: Path) -> bool:
     file = folder / "pyproject.toml"
     try:
-        return b"[tool.sagactl" in file.read_bytes()
+        return b"[tool.sagactl" in read_beginning(file, SETTINGS_BYTES_MAX)
     except OSError:
         return False
 
@@ -191,8 +195,10 @@ def _read_toml(file: Path, path: tuple[str, ...]) -> dict[str, Any]:
     import tomllib  # only where there is a configuration at all
 
     try:
-        content: Any = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        content: Any = tomllib.loads(read_regular(file, SETTINGS_BYTES_MAX).decode())
+    except OSError as error:
+        raise InvalidError(f"{file} can't be read: {error.strerror}", code="invalid-config") from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InvalidError(f"{file}: {error}", code="invalid-config") from error
     for key in path:
         content = content.get(key, {})

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from sagactl.errors import NotFoundError
+from sagactl.regular_file import read_beginning
 
 NAME_SHOWN_MAX: Final = 100
 SAGA_SUFFIXES: Final = (".yaml", ".yml")
@@ -33,8 +34,10 @@ def name_saga(file: Path, project: Path) -> str:
 
 def read_saga(file: Path) -> bytes:
     """Return what is in *file*; raises NotFoundError."""
+    from sagactl.core.saga import FILE_BYTES_MAX
+
     try:
-        return file.read_bytes()
+        return read_beginning(file, FILE_BYTES_MAX + 1)  # that it is too large is a problem of the saga, rule F1
     except OSError as error:
         raise NotFoundError(f"{file} can't be read: {error.strerror}", code="no-such-saga") from error
 

@@ -27,6 +27,7 @@ ALLOWED = {
     "errors": set[str](),
     "dataclass": set[str](),
     "hashing": set[str](),
+    "regular_file": set[str](),
     "workflow": set[str](),
     "core": {"core", "errors"},
     "schemas": {"schemas"},
@@ -46,7 +47,7 @@ ALLOWED = {
     "templates": {""},
     "driving": {"identity", "engine", "core", "errors", "log.base"},
     "checked": {"core", "errors", ""},
-    "saga_files": {"errors"},
+    "saga_files": {"core", "errors"},
     "other_projects": {"core", "errors", "log.base"},
     "inputs": {"spec", "written", "tools.convert", "identity", "core", "errors"},
     "heads": {"config", "secrets", "log", "core", "errors"},
@@ -117,7 +118,7 @@ nothing that resolves them. `workflow` knows what a runner of CI obeys, which te
 not be. `chaos` ends what tools leave running as the spawner of commands does, with its words for processes.
 """
 
-EVERYWHERE = {"dataclass", "hashing"}
+EVERYWHERE = {"dataclass", "hashing", "regular_file"}
 """What stands for a piece of the standard library, and imports nothing of ours."""
 
 PURE = {

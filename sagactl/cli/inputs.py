@@ -55,7 +55,8 @@ def _parse(text: str, where: str) -> Json:
 
 def _read_text(name: str) -> str:
     try:
-        data = Path(name).read_bytes()
+        with Path(name).open("rb") as stream:  # a pipe is fine here: who names it waits for it
+            data = stream.read(PAYLOAD_BYTES_MAX + 1)
     except (OSError, ValueError) as error:  # or a name that no file can have
         reason = error.strerror if isinstance(error, OSError) else error
         raise UsageError(f"{name} can't be read: {reason}", code="bad-input") from error

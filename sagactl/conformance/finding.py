@@ -10,6 +10,7 @@ from typing import Final
 from sagactl.conformance.check_file import SUFFIX, CheckFile, read_check_file
 from sagactl.core.canonical import Json
 from sagactl.errors import InvalidError
+from sagactl.regular_file import read_regular
 from sagactl.written.document import read_document
 
 BYTES_MAX: Final = 1024 * 1024
@@ -39,13 +40,13 @@ class CheckFiles:
         return self._known[plugin]
 
     def _read(self, path: Path) -> CheckFile:
-        if not path.is_file():
-            return CheckFile()
         name = str(path.relative_to(self._project))
-        with path.open("rb") as stream:
-            text = stream.read(BYTES_MAX + 1)
-        if len(text) > BYTES_MAX:
-            raise InvalidError(f"{name} has more than {BYTES_MAX} bytes", code="invalid-check-file")
+        try:
+            text = read_regular(path, BYTES_MAX)
+        except FileNotFoundError:
+            return CheckFile()
+        except OSError as error:
+            raise InvalidError(f"{name} can't be read: {error.strerror}", code="invalid-check-file") from None
         found = read_check_file(read_document(text, file=name), file=name, folder=path.parent)
         _check_world(found.world, name)
         merged = self._merge(dict(found.input))

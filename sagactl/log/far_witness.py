@@ -21,6 +21,7 @@ from typing import Final
 
 from sagactl.hashing import sha256
 from sagactl.log.gate import Witness, parse_witness, spell_witness
+from sagactl.regular_file import read_beginning
 
 WITNESSES_MAX: Final = 1_000
 """Files that are kept; the oldest go first."""
@@ -46,8 +47,7 @@ class FarWitness:
         if self._file is None:
             return None
         try:
-            with self._file.open("rb") as file:
-                found = parse_witness(file.read(_BYTES_MAX))
+            found = parse_witness(read_beginning(self._file, _BYTES_MAX))
         except OSError:
             return None
         return found if found is not None and found.store_id == self._store_id else None

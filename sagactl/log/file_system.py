@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from sagactl.errors import DamagedLogError, StorageError
+from sagactl.regular_file import read_beginning
 
 STATE_FOLDER: Final = ".sagactl"
 """A project's folder for what its machine keeps; it is kept out of git by itself."""
@@ -134,8 +135,7 @@ def refuse_foreign_file(path: Path, gate: Path, *, application_id: int) -> None:
     if gate.exists():
         return  # one was: what is wrong with the file is found out when it is opened
     try:
-        with path.open("rb") as file:
-            head = file.read(_HEAD_BYTES)
+        head = read_beginning(path, _HEAD_BYTES)
     except OSError:
         return
     if not head or (head.startswith(_DATABASE) and head[_ID_AT:] == application_id.to_bytes(4, "big")):

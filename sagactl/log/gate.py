@@ -33,7 +33,7 @@ import time
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from sagactl.log.file_system import file_error, make_private_file
+from sagactl.log.file_system import file_error, make_private_file, refuse_odd_file
 from sagactl.log.sqlite_errors import locked_error
 
 GATE_SUFFIX: Final = "-gate"
@@ -91,6 +91,8 @@ class Gate:
     def _open(self) -> int | None:
         if not self._is_read_only:
             make_private_file(self.path)
+        if not self.path.is_symlink():
+            refuse_odd_file(self.path)  # a pipe would keep us waiting
         flags = os.O_RDONLY if self._is_read_only else os.O_RDWR
         try:
             return os.open(self.path, flags | os.O_NOFOLLOW | os.O_CLOEXEC)

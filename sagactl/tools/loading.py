@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from sagactl.dataclass import dataclass
 from sagactl.hashing import sha256
+from sagactl.regular_file import read_regular
 from sagactl.tools.api import declarations_of, declared_in
 from sagactl.tools.capture import capturing
 from sagactl.tools.convert import bound_line
@@ -37,6 +38,9 @@ PACKAGE_PREFIX: Final = "_sagactl_plugins_"
 DESCRIPTION_LENGTH_MAX: Final = 4_000
 SOURCE_BYTES_MAX: Final = 1_048_576
 """How much of a broken plugin's source is searched for the names of its tools."""
+
+PLUGIN_BYTES_MAX: Final = 67_108_864
+"""What one file of a plugin may have."""
 
 _MACHINERY: Final = re.compile(r"<frozen |[/\\]importlib[/\\]")
 _MENTION: Final = re.compile(r"""\btool\(\s*["']([a-z0-9_.-]{1,128})["']""")
@@ -164,7 +168,7 @@ def _load_module(name: str) -> Loaded | BrokenPlugin:
 
 
 def _list_shared(entries: Iterable[Path]) -> list[Path]:
-    return [entry for entry in entries if entry.suffix == ".py" and entry.name.startswith("_")]
+    return [entry for entry in entries if entry.suffix == ".py" and entry.name.startswith("_") and entry.is_file()]
 
 
 def load_functions(given: Sequence[Callable[..., object]]) -> Iterator[Loaded]:
@@ -207,11 +211,14 @@ def _load_file(package: str, source: Path, *, name: str, shared: list[Path]) -> 
     if "." in name:
         return BrokenPlugin(name, str(source), 1, "a dot in the name of a plugin's file can't be imported")
     invalidate_caches()
+    try:
+        version = _digest_sources(source, shared)  # first: what is too large is never imported
+    except OSError as error:
+        return BrokenPlugin(name, error.filename or str(source), 1, f"can't be read: {error.strerror}")
     with capturing() as captured:
         try:
             module = import_module(f"{package}.{name}")
             functions = _tools_below(module.__name__, f"{package}._")
-            version = _digest_sources(source, shared)
         except (Exception, SystemExit) as error:  # foreign code; Ctrl-C still ends the command
             return _break(name, source, error)
     folder = source.parent.parent if source.name == "__init__.py" else source.parent
@@ -262,10 +269,11 @@ def _functions_in(things: Iterable[object]) -> tuple[object, ...]:
 
 def _digest_sources(source: Path, shared: list[Path]) -> str:
     """Return a version made of the plugin's own files and the private ones beside it."""
-    own = sorted(source.parent.rglob("*.py")) if source.name == "__init__.py" else [source]
+    inside = source.parent.rglob("*.py") if source.name == "__init__.py" else [source]
+    own = sorted(file for file in inside if file.is_file())
     summed = sha256(b"")
     for file in [*own, *shared]:
-        summed.update(sha256(file.read_bytes()).digest())
+        summed.update(sha256(read_regular(file, PLUGIN_BYTES_MAX)).digest())
     return f"sha256:{summed.hexdigest()[:16]}"
 
 

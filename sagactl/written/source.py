@@ -91,7 +91,7 @@ def decode(raw: bytes | str, file: str, noun: Noun = "saga file") -> tuple[Sourc
     """Return the text of a file and what makes it unreadable, if anything does."""
     size = len(raw) if isinstance(raw, bytes) else len(raw.encode("utf-8", "surrogatepass"))
     if size > FILE_BYTES_MAX:
-        message = f"the file has {size} bytes; at most {FILE_BYTES_MAX} are read"
+        message = f"the file has more than {FILE_BYTES_MAX} bytes"
         hint = _SMALLER[noun]
         return Source(file, "", noun), Unreadable("file-too-large", message, hint, Span(0, 0))
     if isinstance(raw, str):

@@ -9,8 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sagactl.core.saga import FILE_BYTES_MAX
 from sagactl.errors import NotFoundError
 from sagactl.hashing import sha256
+from sagactl.regular_file import read_regular
 from sagactl.tools.api import DECLARATIONS, PLACE, CallContext
 from sagactl.tools.convert import bound_line
 from sagactl.tools.http.declared import HttpDeclaration
@@ -62,7 +64,7 @@ class HttpTools:
     def _load_file(self, file: Path) -> Iterator[Loaded | BrokenPlugin]:
         name = file.name.removesuffix(SUFFIX)
         try:
-            raw = file.read_bytes()
+            raw = read_regular(file, FILE_BYTES_MAX)
         except OSError as error:
             yield BrokenPlugin(name, str(file), 1, f"can't be read: {error.strerror}")
             return
@@ -76,10 +78,11 @@ class HttpTools:
 
     def import_openapi(self, file: Path, *, only: Sequence[str] = (), server: str | None = None) -> Imported:
         """Return declarations made of a description in OpenAPI; raises InvalidError, NotFoundError."""
+        from sagactl.tools.http.openapi_reading import DESCRIPTION_BYTES_MAX
         from sagactl.tools.http.openapi_writing import import_openapi
 
         try:
-            raw = file.read_bytes()
+            raw = read_regular(file, DESCRIPTION_BYTES_MAX)
         except OSError as error:
             raise NotFoundError(f"{file} can't be read: {error.strerror}", code="no-such-file") from None
         return import_openapi(raw, file=file.name, stem=file.stem, only=only, server=server)

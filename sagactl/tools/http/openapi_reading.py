@@ -23,7 +23,7 @@ REFERENCES_MAX: Final = 32
 def read_description(raw: bytes, file: str) -> Mapping[str, Any]:
     """Return the description in *raw*; raises InvalidError."""
     if len(raw) > DESCRIPTION_BYTES_MAX:
-        raise _invalid(file, f"it has {len(raw)} bytes; at most {DESCRIPTION_BYTES_MAX} are read")
+        raise _invalid(file, f"it has more than {DESCRIPTION_BYTES_MAX:,} bytes")
     try:
         found = parse(raw) if raw.lstrip()[:1] in {b"{", b"["} else _read_yaml(raw.decode("utf-8-sig"), file)
     except (NotJsonError, UnicodeDecodeError) as error:

@@ -27,6 +27,7 @@ ANSWER_BYTES_LIMIT: Final = 67_108_864
 Address: TypeAlias = "ipaddress.IPv4Address | ipaddress.IPv6Address"
 Network: TypeAlias = "ipaddress.IPv4Network | ipaddress.IPv6Network"
 
+CA_BYTES_MAX: Final = 16_777_216
 _KEYS: Final = ("allow", "answer_bytes_max", "ca", "proxy", "servers")
 _NAME: Final = re.compile(r"(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*", re.ASCII)
 
@@ -121,7 +122,10 @@ def _read_ca(given: object, folder: Path) -> Path | None:
         return None
     if not isinstance(given, str) or not (folder / Path(given).expanduser()).is_file():
         raise _invalid(f"ca: there is no file {given!r}")
-    return folder / Path(given).expanduser()
+    file = folder / Path(given).expanduser()
+    if file.stat().st_size > CA_BYTES_MAX:
+        raise _invalid(f"ca: {given!r} has more than {CA_BYTES_MAX:,} bytes")
+    return file
 
 
 def _read_proxy(given: object) -> Server | None:

@@ -17,6 +17,7 @@ from sagactl.core.canonical import Json, NotJsonError, canonical, digest, parse
 from sagactl.core.records import ToolChange
 from sagactl.dataclass import dataclass
 from sagactl.errors import InvalidError
+from sagactl.regular_file import read_regular
 from sagactl.tools.explain import join_path
 
 LOCK_FILE: Final = "mcp.lock.json"
@@ -73,13 +74,11 @@ Lock = Mapping[str, PinnedServer]
 def read_lock(file: Path) -> Lock:
     """Return what is pinned, nothing where there is no file; raises InvalidError for one that isn't ours."""
     try:
-        data = file.read_bytes()
+        data = read_regular(file, LOCK_BYTES_MAX)
     except FileNotFoundError:
         return {}
     except OSError as error:
         raise _refuse(file, f"can't be read: {error.strerror}") from None
-    if len(data) > LOCK_BYTES_MAX:
-        raise _refuse(file, f"has more than {LOCK_BYTES_MAX} bytes")
     try:
         content = parse(data)
     except (NotJsonError, UnicodeDecodeError) as error:

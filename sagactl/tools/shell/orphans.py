@@ -23,12 +23,14 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from sagactl.errors import BusyError
+from sagactl.regular_file import read_regular
 from sagactl.tools.shell.launcher import TERM_GRACE_SECONDS
 from sagactl.tools.shell.notes import list_notes
 from sagactl.tools.shell.spawner import read_parents, read_stat
 
 TOKEN_VARIABLE: Final = "SAGACTL_CALL"  # noqa: S105 - a name, no secret
 TOKEN_BYTES: Final = 16
+NOTE_BYTES_MAX: Final = 1_048_576
 
 SUPERVISOR_SECONDS: Final = TERM_GRACE_SECONDS + 3.0
 """How long a supervisor whose driver is gone may take to end its command, before it is killed itself."""
@@ -110,7 +112,7 @@ def _read_note(file: Path) -> dict[str, Any]:
     """Return what was noted, line by line; nothing where the note is gone, and not the line that was not finished."""
     note: dict[str, Any] = {}
     with contextlib.suppress(OSError):
-        for line in file.read_bytes().splitlines():
+        for line in read_regular(file, NOTE_BYTES_MAX).splitlines():
             with contextlib.suppress(ValueError):
                 note |= json.loads(line)
     return note
