@@ -33,7 +33,7 @@ def test_data_is_read_as_it_is_written(text: str | bytes, value: Json) -> None:
         ("a: &x 1\n", "alias", "anchors and aliases may not stand in a data file (limit: 0)"),
         ("a: {<<: 1}\n", "merge-key", "merge keys may not stand in a data file"),
         (b"\xff\xfea", "bad-encoding", "the file is UTF-16"),
-        (b"#" * (FILE_BYTES_MAX + 1), "file-too-large", f"the file has {FILE_BYTES_MAX + 1} bytes"),
+        (b"#" * (FILE_BYTES_MAX + 1), "file-too-large", f"the file has more than {FILE_BYTES_MAX} bytes"),
         ("a: 1\na: 2\n", "duplicate-key", "the key a is given twice"),
     ],
 )
