@@ -130,9 +130,10 @@ class ToolSet:
 
         return Vault(self._config.secrets)
 
-    def why_missing(self, tool: str) -> str | None:
-        """Return what keeps *tool* from being used: its plugin is broken, or two give it."""
-        return self.registry.why_broken(tool)
+    def why_missing(self, tool: str) -> tuple[str, str | None] | None:
+        """Return what keeps *tool* from being used, its plugin is broken, or two give it, and what mends that."""
+        broken = self.registry.find_broken(tool)
+        return None if broken is None else (str(broken), broken.remedy)
 
     def close(self) -> None:
         """Let go of what calls needed."""

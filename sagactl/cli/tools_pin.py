@@ -69,6 +69,7 @@ def _look(session: Session, names: list[str]) -> tuple[list[PinRow], Callable[[]
             tools=0 if look.present is None else len(look.present.tools),
             changes=tuple((tool, change) for tool, changes in look.changes.items() for change in changes),
             error=look.error,
+            needs_secret=look.needs_secret,
         )
         for look in looks
     ]

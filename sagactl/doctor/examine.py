@@ -79,7 +79,8 @@ def _check_servers(project: Project) -> Iterator[Check]:
     bad = [look for look in looks if look.status != "same"]
     for look in bad:
         what = f"can't be used: {look.error}" if look.error else _SERVER_STATES.get(look.status, look.status)
-        yield fail("servers", f"{look.name} {what}", "sagactl tools pin --check")
+        hint = "sagactl help secrets" if look.needs_secret else "sagactl tools pin --check"
+        yield fail("servers", f"{look.name} {what}", hint)
     if not bad:
         yield ok("servers", f"{count(len(looks), 'MCP server')} reached, as pinned")
 

@@ -16,7 +16,7 @@ from sagactl.written.positions import Node
 from sagactl.written.source import Span
 from sagactl.written.visible import quote
 
-WhyMissing: TypeAlias = "Callable[[str], str | None]"
+WhyMissing: TypeAlias = "Callable[[str], tuple[str, str | None] | None]"
 """What keeps a tool that somebody provides from being used, by its name."""
 
 _REASON_LENGTH_MAX: Final = 200
@@ -74,12 +74,15 @@ class Toolset:
         return facts
 
     def _report(self, name: Placed[str], asked_by: str | None) -> None:
-        reason = None if self._why_missing is None else self._why_missing(name.value)
-        if reason is not None:
+        found = None if self._why_missing is None else self._why_missing(name.value)
+        if found is not None:
+            reason, remedy = found
             subject = f"the tool {quote(name.value)}"
             subject = subject if asked_by is None else f"{asked_by} names {subject}, which"
             message = f"{subject} can't be used: {quote(reason, _REASON_LENGTH_MAX)}"
-            self._findings.error("unknown-tool", message, name.span, hint="`sagactl tools` shows what is broken")
+            self._findings.error(
+                "unknown-tool", message, name.span, hint=remedy or "`sagactl tools` shows what is broken"
+            )
             return
         if asked_by is None:
             message, hint = (

@@ -32,8 +32,8 @@ def load_saga(
 ) -> Loaded:
     """Load the saga in *text*; *file* is only its name. Raises InvalidSagaError with every problem.
 
-    *why_missing* is asked about a tool that isn't among *tools*: it returns what keeps the tool from being used, or
-    None where nobody has heard of it.
+    *why_missing* is asked about a tool that isn't among *tools*: it returns what keeps the tool from being used and
+    the command that mends it, if one does; None where nobody has heard of the tool.
     """
     source, unreadable = decode(text, file)
     findings = Findings(source)

@@ -43,7 +43,7 @@ class Place:
     line: int
 
     def __str__(self) -> str:
-        return f"plugin {self.plugin} ({self.file}:{self.line})"
+        return f"plugin {self.plugin} ({self.file}{f':{self.line}' if self.line else ''})"
 
 
 @dataclass(frozen=True, slots=True)

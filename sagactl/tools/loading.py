@@ -75,7 +75,8 @@ class Plugin:
 class BrokenPlugin:
     """A plugin, or a part of one, that can't be used; `tools` are those that can't be called because of it.
 
-    `excerpt` shows all problems in the text of a file of declarations, each with a caret.
+    `excerpt` shows all problems in the text of a file of declarations, each with a caret; `remedy` is the command that
+    mends it, where one does. Line 0 is no line: what is wrong is said of the file as a whole.
     """
 
     name: str
@@ -84,9 +85,10 @@ class BrokenPlugin:
     message: str
     tools: tuple[str, ...] = ()
     excerpt: str = ""
+    remedy: str | None = None
 
     def __str__(self) -> str:
-        return f"plugin {self.name} ({self.file}:{self.line}): {self.message}"
+        return f"plugin {self.name} ({self.file}{f':{self.line}' if self.line else ''}): {self.message}"
 
 
 @dataclass(frozen=True, slots=True)

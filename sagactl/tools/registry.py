@@ -97,20 +97,20 @@ class Registry:
         """Return a tool; raises PluginError where its plugin is broken, NotFoundError where nobody has it."""
         if name in self.tools:
             return self.tools[name]
-        broken = self.why_broken(name)
+        broken = self.find_broken(name)
         if broken is not None:
-            raise PluginError(f"tool {name!r} can't be used: {broken}", hint="sagactl tools")
+            raise PluginError(f"tool {name!r} can't be used: {broken}", hint=broken.remedy or "sagactl tools")
         from difflib import get_close_matches
 
         close = get_close_matches(name, self.names(), n=1)
         hint = f"did you mean {close[0]}?" if close else "sagactl tools"
         raise NotFoundError(f"no tool named {name!r}", code="missing-tool", hint=hint)
 
-    def why_broken(self, name: str) -> str | None:
+    def find_broken(self, name: str) -> BrokenPlugin | None:
         """Return what keeps the tool *name* from being used: its plugin is broken, or two give it."""
         for each in self.broken:
             if name in each.tools or (not each.tools and each.name == name.partition(".")[0]):
-                return str(each)
+                return each
         return None
 
     @property

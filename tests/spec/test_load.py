@@ -292,7 +292,10 @@ def test_the_error_carries_everything(refuse: Refuse) -> None:
 
 def test_a_tool_that_somebody_provides_and_nobody_can_use_says_why() -> None:
     """F5: a tool of a broken plugin isn't called unknown, whoever names it; one that nobody provides is."""
-    reasons = {"bad.tool": "plugin bad is broken: bad.py:5: SyntaxError", "broken.gone": "given by ok and by ok2"}
+    reasons = {
+        "bad.tool": ("plugin bad is broken: bad.py:5: SyntaxError", "sagactl tools pin bad"),
+        "broken.gone": ("given by ok and by ok2", None),
+    }
     text = "saga: x\nsteps: [{id: a, tool: bad.tool}, {id: b, tool: broken.pair}, {id: c, tool: no.such}]\n"
     with pytest.raises(InvalidSagaError) as caught:
         load_saga(text, file="s.yaml", tools=TOOLS, why_missing=reasons.get)
@@ -300,6 +303,10 @@ def test_a_tool_that_somebody_provides_and_nobody_can_use_says_why() -> None:
         ("unknown-tool", "the tool bad.tool can't be used: plugin bad is broken: bad.py:5: SyntaxError"),
         ("unknown-tool", "broken.pair names the tool broken.gone, which can't be used: given by ok and by ok2"),
         ("unknown-tool", "no tool named no.such"),
+    ]
+    assert [problem.hint for problem in caught.value.problems][:2] == [
+        "sagactl tools pin bad",
+        "`sagactl tools` shows what is broken",
     ]
 
 

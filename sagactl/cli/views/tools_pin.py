@@ -37,6 +37,7 @@ class PinRow:
     changes: tuple[tuple[str, ToolChange], ...] = ()
     """Each difference, with the server's name of the tool."""
     error: str | None = None
+    needs_secret: bool = False
 
 
 def render_pins(rows: Sequence[PinRow], *, written: str | None, style: Style) -> str:
@@ -46,10 +47,12 @@ def render_pins(rows: Sequence[PinRow], *, written: str | None, style: Style) ->
             ["no servers: the table [mcp] of the settings has none"], list_hints(["sagactl help mcp"], style)
         )
     left = [row.name for row in rows if row.status not in {"same", "unreachable"}]
+    secrets = ["sagactl help secrets"] if any(row.needs_secret for row in rows) else []
+    going_on = "sagactl tools" if written else "sagactl tools pin"
     return join_blocks(
         *[_render_row(row, style) for row in rows],
         [f"written to {style.show(written)}"] if written else [],
-        list_hints(["sagactl tools" if written else "sagactl tools pin"] if left else [], style),
+        list_hints([*secrets, *([going_on] if left else [])], style),
     )
 
 

@@ -46,6 +46,8 @@ class Look:
     present: PinnedServer | None = None
     changes: Mapping[str, tuple[ToolChange, ...]] = field(default_factory=dict)
     error: str | None = None
+    needs_secret: bool = False
+    """Whether it can't be reached because one of its secrets can't be had."""
 
 
 class McpServers:
@@ -98,15 +100,18 @@ class McpServers:
         try:
             lock = self.lock
         except InvalidError as error:
-            return [*found, *(BrokenPlugin(name, str(self.lock_file), 0, error.message) for name in self.servers)]
+            return [*found, *(self._break_lock(name, error.message) for name in self.servers)]
         for name, server in self.servers.items():
             found += self._load_server(server, lock.get(name))
         return found
 
+    def _break_lock(self, name: str, message: str) -> BrokenPlugin:
+        return BrokenPlugin(name, str(self.lock_file), 0, message, remedy="sagactl tools pin")
+
     def _load_server(self, server: Server, pinned: PinnedServer | None) -> list[Loaded | BrokenPlugin]:
         if pinned is None:
-            message = f"its tools aren't pinned: `sagactl tools pin {server.name}`"
-            return [BrokenPlugin(server.name, self._place, 0, message)]
+            remedy = f"sagactl tools pin {server.name}"
+            return [BrokenPlugin(server.name, self._place, 0, f"its tools aren't pinned: `{remedy}`", remedy=remedy)]
         if find_spec("mcp") is None:
             message = f"the library of the protocol isn't installed: {INSTALL}"
             return [BrokenPlugin(server.name, self._place, 0, message)]
@@ -164,7 +169,9 @@ class McpServers:
             return Look(name, "unreachable", pinned, error=f"the library of the protocol isn't installed: {INSTALL}")
         try:
             present = self.connect(name).list_tools()
-        except (NotReachedError, InvalidError) as error:
+        except NotReachedError as error:
+            return Look(name, "unreachable", pinned, error=str(error), needs_secret=error.code == "missing_secret")
+        except InvalidError as error:
             return Look(name, "unreachable", pinned, error=str(error))
         if pinned is None:
             return Look(name, "new", None, present)

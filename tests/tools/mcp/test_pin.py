@@ -13,7 +13,7 @@ import pytest
 from sagactl.app import open_project
 from sagactl.doctor.examine import examine
 from tests.cli.project import Project
-from tests.tools.mcp.conftest import Bench
+from tests.tools.mcp.conftest import TOOLS, Bench
 
 
 @pytest.fixture
@@ -105,6 +105,16 @@ def test_a_server_that_cannot_be_reached_keeps_its_pins(bench: Bench, project: P
     assert lock(project) == before
 
 
+def test_a_server_whose_secret_is_missing_says_where_secrets_come_from(bench: Bench, project: Project) -> None:
+    """E19: what helps isn't a look at the tools."""
+    bench.configure(TOOLS, env={"TOKEN": "${{ secrets.token }}"})
+    done = project.run("tools", "pin")
+    assert done.code == 1
+    assert done.out.rstrip().endswith("sagactl help secrets")
+    hints = [each.hint for each in examine(lambda: open_project(project.path)) if each.name == "servers"]
+    assert hints == ["sagactl help secrets"]
+
+
 def test_a_server_that_left_the_settings_leaves_the_pins(bench: Bench, project: Project) -> None:
     """What nobody names any more isn't kept; that is a change to agree to."""
     bench.configure()
@@ -129,6 +139,9 @@ def test_a_server_that_is_not_pinned_says_so(project: Project) -> None:
     """Without pins there are no tools, and every look says how to get them."""
     (project.path / "plugins" / "mcp.lock.json").unlink()
     assert "sagactl tools pin test" in project.run("tools").out
+    done = project.run("tools", "test.put")
+    assert "(" + str(project.path / "sagactl.toml") + ")" in done.err, "no line 0"
+    assert done.err.rstrip().endswith("sagactl tools pin test")
     assert "isn't pinned" in examined(project)
 
 
