@@ -135,15 +135,19 @@ def _gather(session: Session, project: Project, given: _Given) -> Tools:
     from sagactl.chaos.settings import read_settings
     from sagactl.conformance.choosing import Broken, Tools
     from sagactl.conformance.finding import CheckFiles
+    from sagactl.conformance.fitting import refuse_strays
 
     settings = read_settings(session.app.config.chaos, session.app.config.project)
     files = CheckFiles(project.config.project, partial(_read_input, given))
+    broken = [Broken(each.name, tuple(each.tools), str(each)) for each in project.registry.broken]
+    known = [*(each.plugin for each in project.tool_facts.values()), *(each.plugin for each in broken)]
+    refuse_strays(files.list_plugins(), known)
     return Tools(
         facts=project.tool_facts,
         file_of=files.find,
         marked=lambda name: project.registry.tool(name).is_chaos_safe,
         safe=(*settings.safe_tools, *given.allowed),
-        broken=[Broken(each.name, tuple(each.tools), str(each)) for each in project.registry.broken],
+        broken=broken,
     )
 
 

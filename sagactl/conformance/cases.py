@@ -287,16 +287,20 @@ def try_rejects(stage: Stage) -> None:
     """Make the calls that must be rejected."""
     base = stage.subject.arguments
     before = stage.look()
+    refused = []
     for number, differing in enumerate(stage.subject.entry.rejects):
         arguments = stage.world.arguments(_merge(base, differing), stage.mine)
         if stage.world.caller.tools.check_arguments(stage.subject.facts, dict(arguments)) is not None:
-            stage.book.hold(Rule.REJECTS)  # it never comes so far
+            refused.append(f"rejects[{number}]")
+            stage.book.hold(Rule.REJECTS)
             continue
         answer = stage.act_with(arguments)
         changes = compare(before, stage.look())
         seen = "" if answer.kind is OutcomeKind.REJECTED else f"rejects[{number}] came to {say_answer(answer)}"
         seen = seen or (f"rejects[{number}] was rejected and had an effect: {describe(changes)}" if changes else "")
         stage.book.require(Rule.REJECTS, seen)
+    if refused:
+        stage.book.remark(Rule.REJECTS, f"not called, its schema refuses it: {', '.join(refused)}")
 
 
 def _merge(base: Template, differing: Template) -> Template:

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from sagactl.conformance.arguments import guess_arguments
 from sagactl.conformance.check_file import CheckFile, ToolEntry, list_tools_named
+from sagactl.conformance.fitting import refuse_unfit
 from sagactl.conformance.stage import Subject
 from sagactl.core.saga import ToolFacts
 from sagactl.core.template import Literal, Template, parse_template
@@ -88,7 +89,9 @@ def _find(everything: Sequence[ToolFacts], name: str) -> list[ToolFacts]:
 
 
 def make_subjects(tools: Tools, chosen: Sequence[ToolFacts]) -> Iterator[Subject | Left]:
-    """Yield what is to be tried of each tool, or why nothing is."""
+    """Yield what is to be tried of each tool, or why nothing is; raises InvalidError where a check file doesn't fit."""
+    for plugin in sorted({facts.plugin for facts in chosen}):
+        _refuse_unfit(tools, plugin)
     for facts in chosen:
         file = tools.file_of(facts.plugin)
         entry = file.tools.get(facts.name, ToolEntry())
@@ -103,6 +106,16 @@ def make_subjects(tools: Tools, chosen: Sequence[ToolFacts]) -> Iterator[Subject
         else:
             what = "it" if unsafe == facts.name else f"{unsafe}, which it needs,"
             yield Left(facts, f"nobody has said that {what} is safe to call", True)
+
+
+def _refuse_unfit(tools: Tools, plugin: str) -> None:
+    whole = [each.name for each in tools.facts.values() if each.plugin == plugin]
+    broken = [name for each in tools.broken if each.plugin == plugin for name in each.tools]
+
+    def undo_of(name: str) -> str:
+        return (tools.facts[name].compensation or "") if name in tools.facts else ""
+
+    refuse_unfit(plugin, tools.file_of(plugin), tools.facts, {*whole, *broken}, undo_of)
 
 
 def _find_arguments(facts: ToolFacts, entry: ToolEntry) -> Template | str:

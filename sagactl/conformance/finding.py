@@ -39,6 +39,10 @@ class CheckFiles:
             self._known[plugin] = self._read(self._project / "plugins" / f"{plugin}{SUFFIX}")
         return self._known[plugin]
 
+    def list_plugins(self) -> list[str]:
+        """Return the plugins that check files are named after."""
+        return [path.name.removesuffix(SUFFIX) for path in (self._project / "plugins").glob(f"*{SUFFIX}")]
+
     def _read(self, path: Path) -> CheckFile:
         name = str(path.relative_to(self._project))
         try:

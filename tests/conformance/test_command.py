@@ -258,6 +258,15 @@ def test_what_only_reads_is_checked_too(tmp_path: Path) -> None:
         (("observe:\n  - {tool: desk.list", "observe:\n  - {tool: desk.open"), "invalid-check-file", "isn't read_only"),
         (("tools:", "input: {a: 1}\ntools:"), "duplicate-key", "desk.check.yaml:8:1"),
         (("{tool: desk.close", "{tool: desk.shut"), "plugin", "no tool named 'desk.shut'"),
+        (("  desk.put:", "  desk.putt:"), "invalid-check-file", "tools.desk.putt is no tool of this plugin"),
+        (("rejects: [{word:", "rejects: [{wrod:"), "invalid-check-file", "rejects[0].wrod is no argument of desk.put"),
+        (("word: slow", "wrod: slow"), "invalid-check-file", "desk.put.with.wrod is no argument of desk.put"),
+        (('told: "TOLD"', 'tell: "TOLD"'), "invalid-check-file", "tear_down[0].with.tell is no argument of desk.close"),
+        (
+            ("    rejects:", "    compensate: {with: {shelf: top}}\n    rejects:"),
+            "invalid-check-file",
+            "tools.desk.put.compensate.with.shelf is no argument of desk.take",
+        ),
     ],
 )
 def test_a_wrong_check_file_is_exit_3(tmp_path: Path, change: tuple[str, str], code: str, message: str) -> None:
@@ -267,6 +276,24 @@ def test_a_wrong_check_file_is_exit_3(tmp_path: Path, change: tuple[str, str], c
     assert f"error[{code}]" in result.err
     assert message in result.err
     assert not (tmp_path / "told").exists()
+
+
+def test_a_check_file_beside_no_plugin_is_refused(tmp_path: Path) -> None:
+    """A check file whose name is misspelt would be read by nobody: it is named, with the plugin that was meant."""
+    project = _make(tmp_path)
+    (tmp_path / "plugins" / "desk.check.yaml").rename(tmp_path / "plugins" / "desc.check.yaml")
+    result = check(project, "desk.list")
+    assert result.code == 3
+    assert "plugins/desc.check.yaml is beside no plugin of that name" in result.err
+    assert "did you mean desk?" in result.err
+
+
+def test_a_reject_that_the_schema_refuses_is_told(tmp_path: Path) -> None:
+    """Such a call never comes so far: the rule holds, and it is said which of `rejects` weren't called."""
+    project = _make(tmp_path, ("rejects: [{word: forbidden}]", "rejects: [{word: forbidden}, {word: 7}]"))
+    result = check(project, "desk.put", "--rule", "rejects", "-o", "json")
+    (found,) = result.json["tools"][0]["rules"]
+    assert (found["verdict"], found["seen"]) == ("holds", "not called, its schema refuses it: rejects[1]")
 
 
 def test_junit_has_a_case_for_each_rule(tmp_path: Path) -> None:
