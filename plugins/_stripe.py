@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ KEY_LENGTH_MAX: Final = 255
 """Stripe's limit for an idempotency key."""
 
 METADATA_KEY: Final = "sagactl_key"
+HALF_HIDDEN: Final = re.compile(r"[\w-]*\*{2,}[\w*-]*", re.ASCII)
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 CONNECT_SECONDS: Final = 10.0
 PAGE: Final = 100
@@ -172,7 +174,8 @@ def _reject_request(error: StripeError) -> NoReturn:
 
 
 def _message(error: StripeError) -> str:
-    return error.user_message or "no message"
+    """Return what Stripe says, without what it leaves legible of a key: its ends, around stars."""
+    return HALF_HIDDEN.sub("***", error.user_message or "no message")
 
 
 def _read_decline(error: StripeError) -> str:

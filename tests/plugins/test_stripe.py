@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -204,8 +205,23 @@ def test_a_wrong_key_is_final_for_an_action_and_waited_out_by_an_undo(fake: stri
     assert word(answer) == ("rejected", "authentication")
     assert answer.failure is not None
     assert "wrong_12345" not in answer.failure.message
+    assert not re.search("rk_|7890", answer.failure.message), answer.failure.message
     assert word(payment.undo({"charge_id": "ch_1"})) == ("unavailable", "authentication")
     assert payment.find()[0] == "cannot_tell"
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    ["rk_live_*********7890", "********7890", "rk_live_***", "sk_test_4eC39H***********************p7dc", "**90"],
+)
+@pytest.mark.parametrize("status", [400, 401, 402, 403, 429])
+def test_no_part_of_a_key_is_passed_on(status: int, hidden: str, fake: stripe.Stripe) -> None:
+    """E19: whatever Stripe refuses, and however it hides the key that it quotes, no character of it is told."""
+    said = f"Invalid API Key provided: {hidden}, see https://stripe.com/docs"
+    fake.between.reply("POST /v1/charges", stripe.fail(status, type="x", code="x", message=said))
+    answer = charging().act()
+    assert answer.failure is not None
+    assert answer.failure.message == "Invalid API Key provided: ***, see https://stripe.com/docs"
 
 
 def test_a_server_that_is_down_had_no_effect(monkeypatch: pytest.MonkeyPatch) -> None:
