@@ -182,7 +182,18 @@ def check_secrets(site: CallSite, declared: Mapping[str, Span], findings: Findin
                 _check_secret(path, placed, site, declared, findings)
             elif path[0] == "args":
                 _check_handed(path[1:], placed, site, findings)
+        _warn_of_input(placed, site, findings)
     return used
+
+
+def _warn_of_input(placed: PlacedExpression, site: CallSite, findings: Findings) -> None:
+    """Note an input that is given where a tool itself expects a secret: it is in the log, and shown."""
+    given = next((path for path in placed.paths if path[0] == "input"), None)
+    if given is not None and _is_write_only(placed.within, site.facts.arguments_schema, by_name=True):
+        where = f"{spell_argument(placed.within)} of {site.facts.name} may be a secret"
+        message = f"{where}, and {'.'.join(map(str, given[:2]))} is written to the log as it is, and shown"
+        hint = "list it under secrets, and hand it over as ${{ secrets.NAME }}; fine if it holds none"
+        findings.warning("stored-secret", message, placed.span, hint=hint)
 
 
 def _check_secret(
@@ -221,14 +232,21 @@ def _check_place(path: Path, placed: PlacedExpression, within: Path, site: CallS
         )
 
 
-def _is_write_only(path: Path, schema: Mapping[str, Json]) -> bool:
+def _is_write_only(path: Path, schema: Mapping[str, Json], *, by_name: bool = False) -> bool:
+    """Tell whether what stands at *path* may be a secret; *by_name*: not where any name may, as in an environment."""
     typed = Typed.of(schema)
     for step in path:
+        is_listed = isinstance(step, int) or _lists(typed.resolve().schema, step)
         try:
             typed = descend(typed, step)
         except NoSuchFieldError:
             return False
         for each in (typed.schema, typed.resolve().schema):
             if isinstance(each, dict) and each.get("writeOnly") is True:
-                return True
+                return is_listed or not by_name
     return False
+
+
+def _lists(schema: Json, name: str) -> bool:
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    return isinstance(properties, dict) and name in properties
