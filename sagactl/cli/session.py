@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import field
 from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
@@ -37,6 +38,7 @@ class Session:
 
     settings: Globals
     app: Project
+    _warned: set[str] = field(default_factory=set, init=False, repr=False)
 
     @property
     def output(self) -> Output:
@@ -74,10 +76,12 @@ class Session:
             return
         vault = self.app.toolset.vault
         warnings = vault.warn(saga.secrets_needed)
-        for warning in warnings:
-            self.say(f"warning: {warning}")
-        for name, reason in vault.missing(saga.secrets_needed).items():
-            self.say(f"warning: the secret {name} can't be had here, so a call that needs it would wait: {reason}")
+        missing = vault.missing(saga.secrets_needed)
+        waits = "can't be had here, so a call that needs it would wait"
+        for line in (*warnings, *(f"the secret {name} {waits}: {reason}" for name, reason in missing.items())):
+            if line not in self._warned:  # several sagas may need it
+                self._warned.add(line)
+                self.say(f"warning: {line}")
         if warnings and "GITHUB_ACTIONS" in os.environ:
             from sagactl.cli.ci import tell_warnings
 

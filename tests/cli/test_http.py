@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -301,3 +302,28 @@ def test_without_the_library_a_run_waits_before_the_call(project: Project, crm: 
     assert project.run("resume", waiting.json["run"]["id"]).code == 0
     assert list(crm[0].leads.values()) == ["ada@example.com"]
     assert '"intent"' in project.run("log", "@latest", "-o", "json").out
+
+
+def test_a_server_that_asks_for_years_is_asked_again_within_a_day(project: Project, crm: tuple[Crm, Server]) -> None:
+    """E5, E14: `Retry-After` is a day at most; where the step has less time, it isn't waited for at all."""
+    crm[0].answer = say(503, retry_after="999999999")
+    left = project.run(*ASK, "--no-wait")
+    assert left.code == 12, left.err
+    run = left.json["run"]
+    until = datetime.fromisoformat(run["waiting_for"]["until"])
+    assert timedelta(hours=23) < until - datetime.now(UTC) <= timedelta(hours=24)
+    file = project.path / "sagas" / "welcome.yaml"
+    file.write_text(
+        file.read_text().replace("tool: leads.create", "tool: leads.create\n    schedule_to_close_timeout: 30s")
+    )
+    begun = time.monotonic()
+    assert project.run(*ASK).code == 11, "in doubt, and nothing to ask about it: a person is told, now"
+    assert time.monotonic() - begun < 25
+
+
+def test_a_missing_secret_is_told_once(project: Project) -> None:
+    """E19: `validate` says of each secret once that it can't be had, however many sagas need it."""
+    del project.environ["SAGACTL_SECRET_CRM_TOKEN"]
+    text = (project.path / "sagas" / "welcome.yaml").read_text()
+    (project.path / "sagas" / "again.yaml").write_text(text.replace("saga: welcome", "saga: again"))
+    assert project.run("validate").err.count("the secret CRM_TOKEN can't be had") == 1

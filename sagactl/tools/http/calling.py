@@ -118,7 +118,7 @@ class Calling:
             return ALREADY_GONE
         if meaning is Meaning.SUCCEEDED:
             return self._read_output(prepared, received, scope)
-        message, code = f"{describe_target(prepared)} {_say(received)}", f"http_{received.status}"
+        message, code = f"{describe_target(prepared)} {self._say(received)}", f"http_{received.status}"
         after = read_retry_after(received) if received.status in RETRY_AFTER else None
         if meaning is Meaning.REJECTED:
             raise Rejected(message, code=code)
@@ -151,15 +151,15 @@ class Calling:
             return CannotTell(str(error))
         if fits(reply.not_done, received.status, inner):
             return NotDone()
-        return CannotTell(f"{_say(received)}; that is neither what `done` says nor what `not_done` says")
+        return CannotTell(f"{self._say(received)}; that is neither what `done` says nor what `not_done` says")
 
-
-def _say(received: Received) -> str:
-    """Return what came back, for a person."""
-    place = received.header("location")
-    if 300 <= received.status < 400 and place is not None:
-        return f"answered {received.status} with another place, {_hide_query(place)}: redirects are not followed"
-    return say_answer(received)
+    def _say(self, received: Received) -> str:
+        """Return what came back, for a person."""
+        place, followed_max = received.header("location"), self._tool.request.redirects_max
+        if not 300 <= received.status < 400 or place is None:
+            return say_answer(received)
+        why = f"more than {followed_max} redirects" if followed_max else "redirects are not followed"
+        return f"answered {received.status} with another place, {_hide_query(place)}: {why}"
 
 
 def _hide_query(url: str) -> str:

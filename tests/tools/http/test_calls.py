@@ -338,6 +338,8 @@ def test_redirects_are_followed_where_it_is_said_and_to_the_same_server_alone(tm
         found = [made.call("shop.buy", {"n": number}) for number in (0, 2, 3, 9)]
     assert [each.output for each in found[:2]] == [{"at": 0}, {"at": 0}]
     assert [each.kind for each in found[2:]] == [REJECTED, REJECTED]
+    assert found[2].failure is not None
+    assert found[2].failure.message.endswith("more than 2 redirects")
     assert found[3].failure is not None
     assert found[3].failure.type == "redirect"
 
