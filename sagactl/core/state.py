@@ -303,3 +303,15 @@ def first_timer_after(state: RunState, now_ms: int) -> int | None:
 def is_plain(step: Step) -> bool:
     """Tell whether nothing has to be evaluated before the step's call."""
     return step.when is None and step.foreach is None and step.approval is None
+
+
+def list_doubts(state: RunState) -> list[Operation]:
+    """Return the operations of which nobody knows whether they happened, and which aren't undone or settled since."""
+    settled = {Phase.SUCCEEDED, Phase.CLOSED}
+    return [
+        operation
+        for operation, op in state.operations.items()
+        if op.doubt
+        and op.phase not in settled
+        and ((other := state.operations.get(operation.other)) is None or other.phase not in settled)
+    ]

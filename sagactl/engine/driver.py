@@ -281,7 +281,7 @@ class Driver:
             call.tell_to_end(self._clock.monotonic())
             self._timetable.forget(call)
         self._slots.taken -= len(run.under_way)
-        in_doubt = tuple(str(operation) for operation in run.under_way)
+        in_doubt = run.list_doubts()
         detail = None if run.held_up is None else run.held_up[1]
         self._endings[run.run_id] = Ending(run.run_id, summarize(run.saga, run.state), why, detail, in_doubt, error)
         self._keeper.drop(run.lease)

@@ -23,7 +23,7 @@ from sagactl.core.records import (
     Record,
 )
 from sagactl.core.saga import Saga, ToolFacts
-from sagactl.core.state import RunState
+from sagactl.core.state import RunState, list_doubts
 from sagactl.core.summary import summarize
 from sagactl.core.template import ExpressionError, Scope
 from sagactl.core.transitions import IllegalRecordError
@@ -103,6 +103,11 @@ class Run:
     def is_finished(self) -> bool:
         """Tell whether nothing is left to do for a driver once the waiting records are durable."""
         return self.is_at_rest and not self.under_way and not self.to_make
+
+    def list_doubts(self) -> tuple[str, ...]:
+        """Return the calls that are let go of without an answer, and those that ended with none that says what was."""
+        found = [*self.under_way, *list_doubts(self.state)]
+        return tuple(dict.fromkeys(map(str, found)))
 
     def make_world(self, now_ms: int, slots: int) -> World:
         """Return what the core decides from besides the state; looks after the secrets it needs (E19)."""

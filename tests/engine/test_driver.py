@@ -318,6 +318,19 @@ def test_a_call_that_outlasts_the_grace_is_left_in_doubt_and_named() -> None:
     assert (ending.why, ending.left_in_doubt) == (Why.INTERRUPTED, ("a",))
 
 
+@pytest.mark.parametrize("attempts", [1, 2])
+def test_a_call_without_an_answer_is_in_doubt_though_the_interrupt_waited_for_it(attempts: int) -> None:
+    """E17: a call that ran into its deadline meanwhile is recorded as unknown, and so is what is said of it."""
+    saga = make_saga(make_step("a", tool="lost", retry=Retry(attempts, 80, 100, 80)))
+    toolbox = FakeToolbox({"lost": after(lambda: driver.interrupt(), lambda: time.sleep(0.1), answer=UNKNOWN)})
+    driver = make_driver(log := MemoryLog(), saga, toolbox)
+    driver.create(make_new_run(saga), saga)
+    ending = driver.drive()["run1"]
+    outcome = list(log.read("run1"))[-1].record
+    assert isinstance(outcome, Outcome)
+    assert (ending.why, outcome.kind, ending.left_in_doubt) == (Why.INTERRUPTED, OutcomeKind.UNKNOWN, ("a",))
+
+
 def test_storage_trouble_stops_before_the_next_effect() -> None:
     """E18: an append that fails is no failure of a step: it goes up, and nothing more is called."""
 

@@ -173,3 +173,13 @@ def test_news_of_other_tools_is_looked_into_before_the_next_call(bench: Bench) -
     assert bench.call(line="a").kind is OutcomeKind.SUCCEEDED
     answer = bench.call(line="b")
     assert (answer.failure and answer.failure.type, bench.lines()) == ("tool_changed", ["a"])
+
+
+def test_a_change_that_nobody_tells_is_found_at_the_next_connection(bench: Bench) -> None:
+    """H33: as `help mcp` says, a server is asked when the connection is made, and not before each call."""
+    assert bench.call(line="a").kind is OutcomeKind.SUCCEEDED
+    bench.mode("poisoned")
+    assert bench.call(line="b").kind is OutcomeKind.SUCCEEDED
+    bench.close()
+    answer = bench.call(line="c")
+    assert (answer.failure and answer.failure.type, bench.lines()) == ("tool_changed", ["a", "b"])
