@@ -305,7 +305,7 @@ def test_without_the_library_a_run_waits_before_the_call(project: Project, crm: 
 
 
 def test_a_server_that_asks_for_years_is_asked_again_within_a_day(project: Project, crm: tuple[Crm, Server]) -> None:
-    """E5, E14: `Retry-After` is a day at most; where the step has less time, it isn't waited for at all."""
+    """E5, E14: `Retry-After` is a day at most; where the step has less time, that ends the wait."""
     crm[0].answer = say(503, retry_after="999999999")
     left = project.run(*ASK, "--no-wait")
     assert left.code == 12, left.err
@@ -314,11 +314,11 @@ def test_a_server_that_asks_for_years_is_asked_again_within_a_day(project: Proje
     assert timedelta(hours=23) < until - datetime.now(UTC) <= timedelta(hours=24)
     file = project.path / "sagas" / "welcome.yaml"
     file.write_text(
-        file.read_text().replace("tool: leads.create", "tool: leads.create\n    schedule_to_close_timeout: 30s")
+        file.read_text().replace("tool: leads.create", "tool: leads.create\n    schedule_to_close_timeout: 2s")
     )
     begun = time.monotonic()
-    assert project.run(*ASK).code == 11, "in doubt, and nothing to ask about it: a person is told, now"
-    assert time.monotonic() - begun < 25
+    assert project.run(*ASK).code == 11, "in doubt, and nothing to ask about it: a person is told"
+    assert time.monotonic() - begun < 60
 
 
 def test_a_missing_secret_is_told_once(project: Project) -> None:
