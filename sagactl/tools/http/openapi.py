@@ -21,6 +21,7 @@ from sagactl.tools.http.openapi_security import Access, find_access
 
 METHODS: Final = ("get", "head", "post", "put", "patch", "delete")
 SUMMARY_MAX: Final = 200
+ELSEWHERE: Final = "it is described elsewhere"
 
 _WORD_BREAK: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _NOT_NAME: Final = re.compile(r"[^a-z0-9]+")
@@ -55,24 +56,37 @@ class NotTakenError(Exception):
     """The operation can't be a tool; the message says why."""
 
 
+class NoOperationError(Exception):
+    """No operation has a name that was asked for; the message is the name."""
+
+
 def find_operations(
     root: Mapping[str, Any], system: str, only: Collection[str] = ()
 ) -> tuple[list[Operation], list[LeftOut]]:
-    """Return the operations of a description as tools of *system*, and what isn't taken over."""
+    """Return the operations of a description as tools of *system*, and what isn't taken over.
+
+    Raises NoOperationError where one of those in *only* isn't there.
+    """
     found: list[Operation] = []
     left: list[LeftOut] = [LeftOut("webhooks", "they call you")] if root.get("webhooks") else []
+    left += [] if only else [LeftOut(path, ELSEWHERE) for path in _list_elsewhere(root)]
     names: set[str] = set()
+    wanted = set(only)
     for path, method, shared, described in _list_operations(root):
         where = f"{method.upper()} {path}"
         plain = name_operation(described, method, path)
-        if only and not {plain, f"{system}.{plain}", str(described.get("operationId"))} & set(only):
+        its_names = {plain, f"{system}.{plain}", str(described.get("operationId"))}
+        if only and not its_names & set(only):
             continue
+        wanted -= its_names
         name = _make_unique(plain, names)
         try:
             found.append(_Reader(root, described, shared, left, where).read(f"{system}.{name}", method, path))
             names.add(name)
         except NotTakenError as error:
             left.append(LeftOut(where, str(error)))
+    if wanted:
+        raise NoOperationError(", ".join(sorted(wanted)))
     return [_advise(each, found) for each in found], left
 
 
@@ -84,6 +98,12 @@ def _list_operations(root: Mapping[str, Any]) -> Iterator[tuple[str, str, Mappin
             described = shared.get(method) if isinstance(shared, dict) else None
             if isinstance(described, dict):
                 yield str(path), method, shared, described
+
+
+def _list_elsewhere(root: Mapping[str, Any]) -> list[str]:
+    paths = root.get("paths")
+    items = paths.items() if isinstance(paths, dict) else ()
+    return [str(path) for path, item in items if isinstance(item, dict) and follow(item, root) is None]
 
 
 def make_system(root: Mapping[str, Any], stem: str) -> str:
@@ -128,19 +148,19 @@ class _Reader:
         self._shared = shared
         self._left = left
         self._where = where
-        self._schemas = Schemas(root, is_answer=False)
+        self._dropped: list[str] = []
+        self._schemas = Schemas(root, is_answer=False, dropped=self._dropped)
         self._properties: dict[str, Json] = {}
         self._required: list[str] = []
         self._places: dict[str, dict[str, Json]] = {"query": {}, "headers": {}}
         self._path_names: dict[str, str] = {}
         self._key: str | None = None
+        self._comments: list[str] = []
 
     def read(self, name: str, method: str, path: str) -> Operation:
         for parameter in self._list_parameters():
             self._take_parameter(parameter)
         body = self._read_body(method)
-        for pattern in self._schemas.dropped:
-            self._skip(f"the pattern {pattern}, which could take for ever")
         if self._described.get("callbacks"):
             self._skip("its callbacks: they call you")
         if self._described.get("servers") or self._shared.get("servers"):
@@ -155,9 +175,12 @@ class _Reader:
         if self._properties:
             keys["arguments_schema"] = self._write_arguments()
         keys |= self._read_answer(method)
+        for what in dict.fromkeys(self._dropped):
+            self._skip(what)
         if self._key is not None and method in {"post", "patch"}:
             keys["key"] = {"header": self._key}
-        return Operation(name, method, path, keys, access=find_access(self._root, self._described))
+        access = find_access(self._root, self._described)
+        return Operation(name, method, path, keys, tuple(self._comments), access)
 
     def _skip(self, why: str) -> None:
         self._left.append(LeftOut(self._where, why))
@@ -219,6 +242,8 @@ class _Reader:
 
     def _read_body(self, method: str) -> dict[str, Json]:
         body = follow(self._described.get("requestBody"), self._root)
+        if body is None and self._described.get("requestBody") is not None:
+            raise NotTakenError("its body is described elsewhere")
         content = body.get("content") if isinstance(body, dict) else None
         if not isinstance(body, dict) or not isinstance(content, dict) or not content or method in {"get", "head"}:
             return {}
@@ -235,7 +260,8 @@ class _Reader:
                 return {"text": _refer(self._add("body", "body", {"type": "string"}, is_required=True))}
         if is_required:
             raise NotTakenError(f"its body is {next(iter(content))}")
-        self._skip(f"its body, which is {next(iter(content))}")
+        self._skip(f"its body, which is {next(iter(content))}: the tool sends none")
+        self._comments.append(f"sends no body: the description has one that is {next(iter(content))}")
         return {}
 
     def _spread(self, schema: dict[str, Json], *, is_required: bool) -> Json:
@@ -258,12 +284,16 @@ class _Reader:
         codes = sorted(str(code) for code in responses if str(code).startswith("2"))
         for code in codes:
             answer = follow(responses[code], self._root)
+            if answer is None:
+                self._skip("its answer, which is described elsewhere")
             content = answer.get("content") if isinstance(answer, dict) else None
             if not isinstance(content, dict) or not content:
                 continue
             for kind, described in content.items():
                 if _JSON.fullmatch(kind) and isinstance(described, dict):
-                    schema = Schemas(self._root, is_answer=True).write(described.get("schema", {}))
+                    schema = Schemas(self._root, is_answer=True, dropped=self._dropped).write(
+                        described.get("schema", {})
+                    )
                     # An answer of another status may look otherwise, and one without a body has none.
                     return {"output_schema": schema} if schema and len(codes) == 1 else {}
             if any(_TEXT.fullmatch(kind) for kind in content):
@@ -304,7 +334,7 @@ def _advise(operation: Operation, others: list[Operation]) -> Operation:
     """Return the operation with what a person has to fill in, and with what the paths suggest."""
     if operation.method in {"get", "head"}:
         return operation
-    comments = []
+    comments = list(operation.comments)
     if operation.method == "post":
         comments += _propose_undo(operation, others)
     elif operation.method != "delete":

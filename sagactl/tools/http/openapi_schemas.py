@@ -32,14 +32,14 @@ class Schemas:
     Args:
         root: The description, in which references lead somewhere.
         is_answer: Whether the schemas are those of answers.
+        dropped: Where what isn't taken over is put, in words.
     """
 
-    def __init__(self, root: Mapping[str, Any], *, is_answer: bool) -> None:
+    def __init__(self, root: Mapping[str, Any], *, is_answer: bool, dropped: list[str]) -> None:
         self._root = root
         self._is_answer = is_answer
         self._left = PARTS_MAX
-        self.dropped: list[str] = []
-        """Patterns that are left out: to look for one could take for ever."""
+        self._dropped = dropped
 
     def write(self, schema: Any, within: tuple[str, ...] = ()) -> dict[str, Json]:
         """Return *schema* as JSON Schema 2020-12; `{}`, which is anything, beyond the bounds."""
@@ -47,12 +47,22 @@ class Schemas:
         reference = schema.get("$ref") if isinstance(schema, dict) else None
         found = follow(schema, self._root)
         if not isinstance(found, dict) or self._left < 0 or len(within) > DEPTH_MAX or reference in within:
+            self._note_anything(found, reference, within)
             return {}
         inner = (*within, str(reference)) if reference is not None else within
         written = self._write_inner(found, (*inner, ""))
         if found.get("nullable") is True:
             return _admit_null(written)
         return written
+
+    def _note_anything(self, found: Any, reference: object, within: tuple[str, ...]) -> None:
+        """Say where a schema becomes one that takes anything, though the description says more."""
+        if reference is not None and reference in within:
+            self._dropped.append(f"{reference} within itself: there it is anything")
+        elif reference is not None and found is None:
+            self._dropped.append(f"{reference}, which leads elsewhere or nowhere: it is anything")
+        elif isinstance(found, dict) and found:
+            self._dropped.append("a schema that is too large: what lies deeper is anything")
 
     def _write_inner(self, found: dict[str, Any], within: tuple[str, ...]) -> dict[str, Json]:
         written: dict[str, Json] = {}
@@ -97,7 +107,7 @@ class Schemas:
             if _is_safe(found["pattern"]):
                 written["pattern"] = found["pattern"]
             else:
-                self.dropped.append(found["pattern"])
+                self._dropped.append(f"the pattern {found['pattern']}, which could take for ever")
         if found.get("format") == "password":
             written["writeOnly"] = True
         text = found.get("description")

@@ -9,7 +9,7 @@ from typing import Any, Final
 from sagactl.core.canonical import Json, canonical
 from sagactl.dataclass import dataclass
 from sagactl.errors import InvalidError, NotFoundError
-from sagactl.tools.http.openapi import LeftOut, Operation, find_operations, make_system
+from sagactl.tools.http.openapi import LeftOut, NoOperationError, Operation, find_operations, make_system
 from sagactl.tools.http.openapi_reading import read_description
 from sagactl.tools.http.openapi_security import Access
 from sagactl.tools.http.reading import Declared, read_file
@@ -43,7 +43,10 @@ def import_openapi(
     """
     root = read_description(raw, file)
     system = make_system(root, stem)
-    operations, left = find_operations(root, system, only)
+    try:
+        operations, left = find_operations(root, system, only)
+    except NoOperationError as error:
+        raise NotFoundError(f"{file} has no operation {error}", code="no-such-operation") from None
     if not operations:
         why = f": {left[0].where}: {left[0].why}" if left else ""
         raise NotFoundError(f"{file} has no operation that can be a tool{why}", code="no-such-operation")
@@ -78,6 +81,8 @@ def _list_broken(declared: Declared) -> dict[str | None, str]:
 def _find_server(root: Mapping[str, Any], given: str | None, notes: list[str]) -> str:
     servers = root.get("servers")
     first = servers[0] if isinstance(servers, list) and servers and isinstance(servers[0], dict) else {}
+    if given is None and isinstance(servers, list) and len(servers) > 1:
+        notes.append(f"the description names {len(servers)} servers, and this is the first: --server takes another")
     url = str(first.get("url", "")) if given is None else given
     variables = first.get("variables")
     for name, variable in variables.items() if isinstance(variables, dict) else ():

@@ -13,6 +13,7 @@ from sagactl.errors import InvalidError, NotFoundError
 from sagactl.tools.http.openapi_writing import Imported, import_openapi
 from tests.tools.http.declaring import Project, project
 
+LOOP = "#/components/schemas/Order within itself: there it is anything"
 FOLDER = Path(__file__).parent / "descriptions"
 
 
@@ -46,6 +47,9 @@ def test_what_is_left_out_is_listed_with_its_reason() -> None:
     left = {(each.where, each.why) for each in read("shop.yaml").left_out}
     assert left == {
         ("GET /orders", "its parameter filter is written in the style deepObject"),
+        ("GET /orders", LOOP),
+        ("POST /orders", LOOP),
+        ("GET /orders/{orderId}", LOOP),
         ("POST /orders", "its callbacks: they call you"),
         ("POST /orders", "the pattern (a+)+$, which could take for ever"),
         ("PUT /orders/{orderId}/photo", "its body is image/png"),
@@ -79,8 +83,9 @@ def test_only_some_operations_may_be_wanted() -> None:
         "corner_shop.create_order",
         "corner_shop.cancel_order",
     )
-    with pytest.raises(NotFoundError):
-        read("shop.yaml", only=["nosuch"])
+    for only in (["nosuch"], ["createOrder", "nosuch"]):
+        with pytest.raises(NotFoundError, match="has no operation nosuch"):
+            read("shop.yaml", only=only)
 
 
 def test_a_server_is_asked_for_where_the_description_has_none() -> None:
@@ -91,6 +96,39 @@ def test_a_server_is_asked_for_where_the_description_has_none() -> None:
     assert 'server: "https://ledger.example.org/x"' in read("ledger.json", server="https://ledger.example.org/x/").text
     with pytest.raises(InvalidError):
         read("ledger.json", server="ledger.example.org")
+
+
+def test_what_an_importer_can_only_guess_is_said(tmp_path: Path) -> None:
+    """A body of another kind, a reference to another file, a loop, a second server: each is named."""
+    loop = {
+        "type": "object",
+        "properties": {"parent": {"$ref": "#/components/schemas/Node"}, "x": {"$ref": "y.json#/a"}},
+    }
+    body = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Node"}}}}
+    description = {
+        **BASE,
+        "servers": [{"url": "https://a.example.com"}, {"url": "https://b.example.com"}],
+        "components": {"schemas": {"Node": loop}},
+        "paths": {
+            "/xml": {"post": {"requestBody": {"content": {"application/xml": {}}}}},
+            "/node": {"post": {"requestBody": body}},
+            "/far": {"post": {"requestBody": {"$ref": "other.yaml#/body"}}},
+            "/answer": {"get": {"responses": {"200": {"$ref": "other.yaml#/answer"}}}},
+            "/away": {"$ref": "other.yaml#/paths/away"},
+        },
+    }
+    made = import_openapi(json.dumps(description).encode(), file="x.json", stem="x")
+    assert {(each.where, each.why) for each in made.left_out} == {
+        ("/away", "it is described elsewhere"),
+        ("POST /xml", "its body, which is application/xml: the tool sends none"),
+        ("POST /node", "#/components/schemas/Node within itself: there it is anything"),
+        ("POST /node", "y.json#/a, which leads elsewhere or nowhere: it is anything"),
+        ("POST /far", "its body is described elsewhere"),
+        ("GET /answer", "its answer, which is described elsewhere"),
+    }
+    assert "    # sends no body: the description has one that is application/xml\n" in made.text
+    assert any("names 2 servers, and this is the first" in note for note in made.notes)
+    assert len(load(tmp_path, made.text).registry.tools) == 3
 
 
 BASE = {"openapi": "3.0.0", "info": {"title": "t"}, "paths": {"/a": {"get": {"responses": {}}}}}
