@@ -23,6 +23,8 @@ VALUE_LENGTH_MAX: Final = 200
 
 PATH_LENGTH_MAX: Final = 200
 
+NOT_CALLABLE: Final = "can't be called here"
+
 NOT_AS_PINNED: Final = "isn't what was pinned"
 """The reason where a tool's server says of it what the project's pins don't: pinning it anew is what helps."""
 
@@ -81,6 +83,12 @@ def describe_misfit(tool: str, misfit: Misfit) -> Failure:
     more = f" and {len(changes) - 1} more" if len(changes) > 1 else ""
     detail = f": {describe_change(changes[0])}{more}" if changes else ""
     return Failure("missing_tool", f"the tool {tool} {misfit.reason}{detail}")
+
+
+def is_of_machine(message: str) -> bool:
+    """Tell whether a run that says *message* waits for a tool that is as it was, and can't be called on this host."""
+    name, _, reason = message.removeprefix("the tool ").partition(" ")
+    return bool(name) and reason.startswith(NOT_CALLABLE)
 
 
 def is_of_pins(message: str) -> bool:

@@ -292,6 +292,9 @@ def test_without_the_library_a_run_waits_before_the_call(project: Project, crm: 
     waits = waiting.json["run"]["waiting_for"]
     assert waits["what"] == "missing_tool"
     assert "pip install 'sagactl[http]'" in waits["detail"]
+    shown = project.run("show", "@latest").out
+    assert "sagactl doctor" in shown
+    assert "--definition" not in shown, "another definition needs the library too"
     examined = project.run("doctor", "-o", "json")
     assert examined.code == 3
     found = {each["name"]: (each["level"], each["hint"]) for each in examined.json["items"]}

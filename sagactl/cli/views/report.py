@@ -31,7 +31,7 @@ from sagactl.cli.views.words import (
 )
 from sagactl.core.canonical import Json
 from sagactl.core.left import Left, count_undone, find_left
-from sagactl.core.pinned import is_of_pins
+from sagactl.core.pinned import is_of_machine, is_of_pins
 from sagactl.core.records import AT_REST, Cause, Direction, Request, RunStatus, Verb
 from sagactl.core.state import next_timer
 from sagactl.core.summary import StepRow, StepStatus, Summary, step_rows
@@ -376,6 +376,8 @@ def hint_missing(scene: Scene, summary: Summary) -> list[str]:
     waiting = summary.waiting_for
     if waiting is not None and waiting.what == Cause.MISSING_TOOL and is_of_pins(waiting.detail or ""):
         return ["sagactl tools pin"]  # another definition has the same pins
+    if waiting is not None and waiting.what == Cause.MISSING_TOOL and is_of_machine(waiting.detail or ""):
+        return ["sagactl doctor"]
     hints = [hint for cause, hint in _HINTS.items() if waiting is not None and waiting.what == cause]
     if waiting is not None and waiting.what == Cause.MISSING_TOOL and scene.saga.source:
         hints.append(scene.style.show(commands.type_rebind(scene.short_id, scene.saga.source)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Final
 
-from sagactl.core.pinned import Misfit
+from sagactl.core.pinned import NOT_CALLABLE, Misfit
 from sagactl.core.saga import ToolFacts
 
 INSTALL: Final = "pip install 'sagactl[http]'"
@@ -19,4 +19,4 @@ def is_installed() -> bool:
 
 def guard_library(_: ToolFacts) -> Misfit | None:
     """Hold a run up before the intent where the call couldn't be made: what is done already needn't be undone (E16)."""
-    return None if is_installed() else Misfit(f"can't be called here: {MISSING_LIBRARY}")
+    return None if is_installed() else Misfit(f"{NOT_CALLABLE}: {MISSING_LIBRARY}")
