@@ -28,7 +28,7 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from sagactl.core.canonical import Json, canonical
-from sagactl.secrets.pieces import find_pieces, has_gap
+from sagactl.secrets.pieces import Pieces, has_gap
 
 MASK: Final = "***"
 
@@ -90,6 +90,7 @@ class Masker:
         self._values: dict[str, tuple[_Needle, ...]] = {}
         self._needles: tuple[_Needle, ...] = ()
         self._reach = 0
+        self._pieces: tuple[tuple[_Needle, ...], Pieces] | None = None
 
     @property
     def is_active(self) -> bool:
@@ -141,10 +142,16 @@ class Masker:
         needles = self._needles
         for views in _look_at(text):
             content = views[-1].text if views else text
-            is_whole = not has_gap(content)
-            for needle in needles:
-                for span in chain(_occurrences(content, needle), () if is_whole else find_pieces(content, needle.text)):
-                    yield _trace(span, views)
+            pieces = self._find_pieces(content, needles) if has_gap(content) else ()
+            for span in chain(pieces, *(_occurrences(content, needle) for needle in needles)):
+                yield _trace(span, views)
+
+    def _find_pieces(self, text: str, needles: tuple[_Needle, ...]) -> Iterator[tuple[int, int]]:
+        """Return what is left of values beside dots; what is looked for is made ready when a text first has any."""
+        made = self._pieces
+        if made is None or made[0] is not needles:
+            self._pieces = made = needles, Pieces(needle.text for needle in needles)
+        return made[1].find(text)
 
     def mask_json(self, value: Json) -> Json:
         """Return *value* with texts, keys and numbers masked; one without secrets comes back as it is."""

@@ -7,7 +7,7 @@ the value any more, so its beginning is looked for before the dots, and its end 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 PIECE_LENGTH_MIN: Final = 4
@@ -16,13 +16,27 @@ PIECE_LENGTH_MIN: Final = 4
 _GAP: Final = r"[ \t]?(?:\.{3,}|…|\[\.{3}\]|\[…\])[ \t]?"
 
 
-def find_pieces(text: str, value: str) -> Iterator[tuple[int, int]]:
-    """Yield where the beginning or the end of *value* stands beside dots in *text*."""
-    for gap in re.finditer(_GAP, text):
-        for start in {gap.start(), gap.start() + len(gap[0]) - len(gap[0].lstrip())}:
-            yield from _find_beginning(text, start, value)
-        for end in {gap.end(), gap.end() - len(gap[0]) + len(gap[0].rstrip())}:
-            yield from _find_end(text, end, value)
+class Pieces:
+    """The texts whose beginnings and ends are looked for; each by every few characters of it, as dots are many."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._texts: dict[str, dict[str, None]] = {}
+        for text in texts:
+            for place in range(len(text) - PIECE_LENGTH_MIN + 1):
+                self._texts.setdefault(text[place : place + PIECE_LENGTH_MIN], {})[text] = None
+
+    def find(self, text: str) -> Iterator[tuple[int, int]]:
+        """Yield where the beginning or the end of one stands beside dots in *text*."""
+        for gap in re.finditer(_GAP, text):
+            start, end = gap.span()
+            for stop in (start, start + 1) if gap[0][0] in " \t" else (start,):
+                near = text[max(0, stop - PIECE_LENGTH_MIN) : stop]
+                for value in self._texts.get(near, ()):
+                    yield from _find_beginning(text, stop, value, near)
+            for begin in (end, end - 1) if gap[0][-1] in " \t" else (end,):
+                near = text[begin : begin + PIECE_LENGTH_MIN]
+                for value in self._texts.get(near, ()):
+                    yield from _find_end(text, begin, value, near)
 
 
 def has_gap(text: str) -> bool:
@@ -30,20 +44,18 @@ def has_gap(text: str) -> bool:
     return "..." in text or "…" in text
 
 
-def _find_beginning(text: str, stop: int, value: str) -> Iterator[tuple[int, int]]:
-    last = text[max(0, stop - PIECE_LENGTH_MIN) : stop]
-    place = value.find(last) if len(last) == PIECE_LENGTH_MIN else -1
+def _find_beginning(text: str, stop: int, value: str, near: str) -> Iterator[tuple[int, int]]:
+    place = value.find(near)
     while place >= 0:
         begin = stop - place - PIECE_LENGTH_MIN
         if begin >= 0 and text.startswith(value[: place + PIECE_LENGTH_MIN], begin):
             yield begin, stop
-        place = value.find(last, place + 1)
+        place = value.find(near, place + 1)
 
 
-def _find_end(text: str, begin: int, value: str) -> Iterator[tuple[int, int]]:
-    first = text[begin : begin + PIECE_LENGTH_MIN]
-    place = value.find(first) if len(first) == PIECE_LENGTH_MIN else -1
+def _find_end(text: str, begin: int, value: str, near: str) -> Iterator[tuple[int, int]]:
+    place = value.find(near)
     while place >= 0:
         if text.startswith(value[place:], begin):
             yield begin, begin + len(value) - place
-        place = value.find(first, place + 1)
+        place = value.find(near, place + 1)
