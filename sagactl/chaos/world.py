@@ -78,13 +78,21 @@ class Looking:
             found[name] = found.get(name, 0) + (1 if key == forward_key else -1)
         return {name: count for name, count in sorted(found.items()) if count}
 
-    def _list_files(self) -> Iterator[tuple[str, str]]:
-        number = 0
+    def list_sizes(self) -> Iterator[tuple[str, int]]:
+        """Yield each file that counts, and how much there is in it."""
+        for name, path in self._list_paths():
+            found = path.lstat()
+            if stat.S_ISREG(found.st_mode):
+                yield name, found.st_size
+
+    def _list_paths(self) -> Iterator[tuple[str, Path]]:
         for path in sorted(_walk(self._folder)):
             name = str(path.relative_to(self._folder))
-            if any(fnmatchcase(name, pattern) for pattern in (*_OWN, *self._ignored)):
-                continue
-            number += 1
+            if not any(fnmatchcase(name, pattern) for pattern in (*_OWN, *self._ignored)):
+                yield name, path
+
+    def _list_files(self) -> Iterator[tuple[str, str]]:
+        for number, (name, path) in enumerate(self._list_paths(), 1):
             if number > FILES_MAX:
                 message = f"the tools have more than {FILES_MAX:,} files in their folder"
                 raise RefusedError(message, code="world-too-large", hint="sagactl help chaos")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from sagactl.conformance.arguments import list_misfits, list_oddities
@@ -18,7 +18,7 @@ UNSEEN: Final = "nothing of its effect is seen here: name a read-only tool that 
 UNSEEN_OTHER: Final = "another operation had no effect, or observe doesn't show it"
 AT_ONCE: Final = 2
 TWICE: Final = 1.8
-"""How many times as much a folder must grow to count as a second effect."""
+"""How many times as much a file must grow to count as a second effect."""
 
 ODDITIES_MAX: Final = 20
 """Calls with odd arguments."""
@@ -261,26 +261,60 @@ def try_at_once(stage: Stage) -> None:
     if not stage.subject.facts.idempotent:
         stage.book.concede(Rule.AT_ONCE, "it isn't idempotent: the engine never repeats it in doubt")
         return
-    with stage.make_another() as beside:
-        one, one_bytes = _measure(beside, 1)
-    if not one:
+    one = _measure(stage, 1)
+    if not one.changes:
         stage.book.leave(Rule.AT_ONCE, UNSEEN)
         return
-    both, both_bytes = _measure(stage, AT_ONCE)
-    is_more = weigh(both) > weigh(one) or (one_bytes > 0 and both_bytes > TWICE * one_bytes)
-    stage.book.require(Rule.AT_ONCE, f"there are two effects: {describe(both)}" if is_more else "")
+    with stage.make_another() as second:
+        both = _measure(second, AT_ONCE)
+    seen = _find_second(one, both)
+    if not seen and one.after != both.after:
+        with stage.make_another() as third:
+            seen = _find_odd(one, both, _measure(third, 1))
+    stage.book.require(Rule.AT_ONCE, f"there are two effects: {seen}" if seen else "")
 
 
-def _measure(stage: Stage, number: int) -> tuple[Changes, int]:
-    """Return what so many calls at once have changed, and by how much the folder has grown."""
-    before, size = stage.look(), stage.world.count_bytes()
+class _Measured(NamedTuple):
+    """What some calls at once have changed: what there is after it, and by how much each file has grown."""
+
+    changes: Changes
+    after: Index
+    grown: Mapping[str, int]
+
+
+def _measure(stage: Stage, number: int) -> _Measured:
+    """Make so many calls at once, and return what they have changed."""
+    before, sizes = stage.look(), stage.world.measure_files()
     answers = stage.act_at_once(stage.mine, number)
     good = [answer for answer in answers if answer.kind is OutcomeKind.SUCCEEDED]
     if not good:
         stage.book.breach(Rule.AT_ONCE, f"no call succeeded: {say_answer(answers[0])}")
     if len({canonical(answer.output) for answer in good}) > 1:
         stage.book.breach(Rule.AT_ONCE, "the two calls have different answers")
-    return compare(before, stage.look()), stage.world.count_bytes() - size
+    after = stage.look()
+    grown = {name: size - sizes.get(name, 0) for name, size in stage.world.measure_files().items()}
+    return _Measured(compare(before, after), after, grown)
+
+
+def _find_second(one: _Measured, both: _Measured) -> str:
+    """Return what there is more of after two calls than after one: things, or what stands in a file or in all."""
+    if weigh(both.changes) > weigh(one.changes):
+        return describe(both.changes)
+    twice = [name for name, much in one.grown.items() if 0 < TWICE * much < both.grown.get(name, 0)]
+    if twice:
+        return f"{twice[0]} grew by {both.grown[twice[0]]} bytes, and by {one.grown[twice[0]]} with one call"
+    alone, together = sum(one.grown.values()), sum(both.grown.values())
+    return describe(both.changes) if 0 < TWICE * alone < together else ""
+
+
+def _find_odd(one: _Measured, both: _Measured, again: _Measured) -> str:
+    """Return what one call leaves alike each time, and two at once otherwise, such as a count in a file.
+
+    Their world is made, and they are called, between the others: no time that is written down is taken for one.
+    """
+    lasting = {name: each for name, each in one.after.items() if again.after.get(name) == each}
+    odd = {name: (each, both.after.get(name)) for name, each in lasting.items() if both.after.get(name) != each}
+    return describe(odd)
 
 
 def try_rejects(stage: Stage) -> None:

@@ -94,8 +94,10 @@ class World:
             f"{each.tool}" if number == 0 else f"{each.tool} ({number + 1})": partial(self._observe, each)
             for number, each in _number(observations)
         }
-        looking = Looking(self.folder, self._run_id, checks, ignored=self._file.ignore)
-        return index_look(looking.look())
+        return index_look(self._look_at(checks).look())
+
+    def _look_at(self, checks: dict[str, Check] | None = None) -> Looking:
+        return Looking(self.folder, self._run_id, checks, ignored=self._file.ignore)
 
     def _observe(self, observation: Observation) -> Json:
         identity = Identity(self._run_id, "observe")
@@ -112,9 +114,9 @@ class World:
         except ExpressionError as error:
             raise SetUpError(f"what {observation.tool} shows can't be read: {error}") from None
 
-    def count_bytes(self) -> int:
-        """Return how much there is in the folder."""
-        return sum(path.lstat().st_size for path in self.folder.rglob("*") if path.is_file() and not path.is_symlink())
+    def measure_files(self) -> dict[str, int]:
+        """Return how much there is in each file that counts."""
+        return {name.replace(self._run_id, "RUN"): size for name, size in self._look_at().list_sizes()}
 
 
 def _number(observations: Sequence[Observation]) -> Iterator[tuple[int, Observation]]:

@@ -40,6 +40,8 @@ PLANTED = {
     "refund.put": {"undo-twice"},
     "open.put": {"secrets"},
     "torn.read": {"reads-only"},
+    "log.put": {"at-once"},
+    "tally.put": {"at-once"},
     "fatal.put": {"succeeds"},
     "mortal.put": {"undo"},
 }

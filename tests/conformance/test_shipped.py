@@ -29,7 +29,7 @@ def _check(folder: Path, *words: str) -> tuple[int, dict[str, Any]]:
 
 @pytest.mark.parametrize("plugin", [*SANDBOX, *REAL])
 def test_a_shipped_plugin_keeps_the_rules(plugin: str, tmp_path: Path) -> None:
-    """Issue 6: every shipped plugin passes, all of it is tried, or what it can't keep is documented in its file."""
+    """Every shipped plugin passes, all of it is tried, or what it can't keep is documented in its file."""
     code, document = _check(tmp_path, plugin, "--strict")
     found = {(tool["name"], each["rule"]): each for tool in document["tools"] for each in tool["rules"]}
     wrong = {place: each["seen"] for place, each in found.items() if each["verdict"] in {"broken", "untried"}}

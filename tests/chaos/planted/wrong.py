@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import time
 from collections.abc import Mapping
+from pathlib import Path
 
 from sagactl import CallContext, Done, NotDone, Rejected, Secret, tool
 
@@ -183,3 +185,40 @@ def take_and_die(context: CallContext) -> Mapping[str, int]:
     """Die of it, as a library in C does."""
     os.kill(os.getpid(), signal.SIGSEGV)
     return {"taken": take(context)}
+
+
+@tool("log.put", compensation="log.take", chaos_safe=True)
+def put_and_log(context: CallContext) -> Thing:
+    """Look first, then write a long thing that is the same for both, and a short line for each."""
+    place = shelf(context) / name_of(context.idempotency_key)
+    if not place.exists():
+        time.sleep(0.3)
+        place.write_text("thing" * 20)
+        with _beside(context).open("a") as file:
+            file.write("x")
+    return answer(place.name)
+
+
+@tool("tally.put", compensation="log.take", chaos_safe=True)
+def put_and_tally(context: CallContext) -> Thing:
+    """Look first, and count in a file that keeps its size."""
+    place = shelf(context) / name_of(context.idempotency_key)
+    if not place.exists():
+        time.sleep(0.3)
+        place.write_text("thing")
+        with _beside(context).open("a+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            number = int(_beside(context).read_text() or 0) + 1
+            _beside(context).write_text(str(number))
+    return answer(place.name)
+
+
+@tool("log.take", null_safe=True, chaos_safe=True)
+def take_with_what_is_beside(context: CallContext) -> Mapping[str, int]:
+    """Take it away, and what was written about it."""
+    _beside(context).unlink(missing_ok=True)
+    return {"taken": take(context)}
+
+
+def _beside(context: CallContext) -> Path:
+    return context.project / f"beside-{name_of(context.forward_key)}"
