@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.resources import files
 from typing import Annotated, Final
 
@@ -22,7 +23,10 @@ app = make_app()
 @app.command()
 def help_topic(
     context: typer.Context,
-    topic: Annotated[str | None, typer.Argument(help="The topic; without one, the list.", show_default=False)] = None,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TOPIC]", help="The topic; without one, the list.", show_default=False),
+    ] = None,
 ) -> None:
     """Read a topic of the documentation.
 
@@ -33,6 +37,7 @@ def help_topic(
     """
     is_text = context.ensure_object(Globals).output is Output.TEXT
     known = topics()
+    topic = _read_topic(words or (), known)
     if topic is None:
         listed: Json = {"schema": TOPICS_SCHEMA, "items": [{"name": name} for name in known], "total": len(known)}
         lines = "\n".join(f"  sagactl help {name}" for name in known)
@@ -41,11 +46,18 @@ def help_topic(
     if topic not in known:
         from sagactl.cli.commands import COMMANDS
 
-        hint = f"sagactl {topic} --help" if topic in COMMANDS else f"topics: {', '.join(known)}"
+        is_command = topic.partition(" ")[0] in COMMANDS
+        hint = f"sagactl {topic} --help" if is_command else f"topics: {', '.join(known)}"
         raise NotFoundError(f"no topic {topic}", code="no-such-topic", hint=hint)
     text = (files("sagactl") / "help" / f"{topic}.md").read_text(encoding="utf-8")
     document: Json = {"schema": TOPIC_SCHEMA, "topic": {"name": topic, "text": text}, "error": None}
     write_line(answer_stream(), text.rstrip() if is_text else spell(document))
+
+
+def _read_topic(words: Sequence[str], known: Sequence[str]) -> str | None:
+    """Return the topic that is meant; that of a command in a group is written with its words too: `tools check`."""
+    joined = "-".join(words)
+    return joined if joined in known else " ".join(words) or None
 
 
 def topics() -> list[str]:

@@ -72,6 +72,7 @@ def test_the_exit_code_says_what_became_of_the_run(
         (("terminate", "abc"), 2, "usage"),
         (("help", "nosuch"), 4, "no-such-topic"),
         (("help", "run"), 4, "no-such-topic"),
+        (("help", "tools", "pin"), 4, "no-such-topic"),
         (("tools", "no.such"), 4, "missing-tool"),
     ],
 )
