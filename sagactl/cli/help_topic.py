@@ -25,7 +25,7 @@ def help_topic(
     context: typer.Context,
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TOPIC]", help="The topic; without one, the list.", show_default=False),
+        typer.Argument(metavar="TOPIC", help="The topic; without one, the list.", show_default=False),
     ] = None,
 ) -> None:
     """Read a topic of the documentation.
