@@ -436,7 +436,7 @@ def _steps(count: int, needs: str = "") -> str:
 TOO_MUCH = {
     "steps": (_steps(10_001), "10001 steps; at most 2000"),
     "foreach": (f"steps:\n - {{id: a, tool: trap.take, foreach: [{'1,' * 150_000}]}}\n", "150000 items; at most 10000"),
-    "bytes": ("#" * 1_048_576, "at most 1048576"),
+    "bytes": ("#" * 1_048_576, "more than 1048576"),
     "values": (f"steps: [{'1,' * 210_000}]\n", "more than 200000"),
     "secrets": (f"secrets: [{','.join(f's{n}' for n in range(50_000))}]\n{STEP}", "50000 secrets; at most 100"),
     "errors": ("steps:\n" + "  - 1\n" * 150_000, "at most 2000"),
