@@ -11,6 +11,8 @@ import pytest
 from sagactl.core.canonical import Json
 from sagactl.core.pinned import (
     CHANGES_MAX,
+    NOT_AS_PINNED,
+    NOT_CALLABLE,
     PATH_LENGTH_MAX,
     VALUE_LENGTH_MAX,
     Misfit,
@@ -19,6 +21,8 @@ from sagactl.core.pinned import (
     describe_change,
     describe_misfit,
     find_misfit,
+    is_of_machine,
+    is_of_pins,
 )
 from sagactl.core.records import ToolChange
 from sagactl.core.saga import ToolFacts
@@ -158,3 +162,12 @@ def test_a_run_says_what_it_misses_and_the_first_change() -> None:
     both = find_misfit(PINNED, replace(PINNED, idempotent=False, version="2"))
     assert both is not None
     assert describe_misfit("bank.pay", both).message.endswith("is false and 1 more")
+
+
+def test_what_a_run_says_tells_whom_to_ask() -> None:
+    """E16, E19: a tool that can't be called here, a pin that is old, and a tool that is another are told apart."""
+    here = describe_misfit("shop.buy", Misfit(f"{NOT_CALLABLE}: no library")).message
+    pins = describe_misfit("shop.buy", Misfit(f"{NOT_AS_PINNED}: its words")).message
+    other = describe_misfit("shop.buy", Misfit("is not what the run was begun with")).message
+    assert [is_of_machine(each) for each in (here, pins, other, "")] == [True, False, False, False]
+    assert [is_of_pins(each) for each in (here, pins, other, "")] == [False, True, False, False]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sagactl.core.records import Cause, Decision, DecisionKind, Disposition, Failure, Operator, Resolution, Verb
 from sagactl.core.saga import Approval
-from sagactl.core.state import due_timers, first_timer_after, next_timer
+from sagactl.core.state import due_timers, first_timer_after, list_doubts, next_timer
 from sagactl.core.summary import Waiting
 from sagactl.core.world import Wait
 from tests.core.builders import Play, operation, saga
@@ -95,6 +95,17 @@ def test_an_approval_has_no_end_while_a_dead_letter_holds_everything() -> None:
     assert play.turn().then == Wait("call")
     play.resolve("b", Resolution.DONE)
     assert play.summary.cause is Cause.DENIED
+
+
+def test_what_is_in_doubt_is_listed_until_it_is_settled() -> None:
+    """E4: of what an answer was lost nobody knows; once a person has said what happened somebody does."""
+    play = Play(saga("a", a={"on_unknown": "ask"}))
+    play.turn()
+    assert list_doubts(play.state) == []
+    play.answer("a", "lost")
+    assert list_doubts(play.state) == [operation("a")]
+    play.resolve("a", Resolution.DONE)
+    assert list_doubts(play.state) == []
 
 
 def test_what_is_told_to_a_person_says_why() -> None:
