@@ -76,7 +76,7 @@ ALLOWED = {
         *("config", "identity", "sandbox", "secrets.masking", "tools.shell.spawner"),
     },
     "conformance": {
-        *("conformance", "chaos.world", "chaos.traits", "written.document", "tools.base"),
+        *("conformance", "chaos.forking", "chaos.world", "chaos.traits", "written.document", "tools.base"),
         *("identity", "secrets.masking", "core", "errors"),
     },
     "cli": {

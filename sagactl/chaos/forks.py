@@ -11,13 +11,14 @@ import signal
 import sys
 import time
 import traceback
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
+from sagactl.chaos.forking import ENDING, FAILED_EXIT_CODE, fork_masked
 from sagactl.chaos.strays import end_strays, taking_in_strays
 from sagactl.core.canonical import Json, canonical, parse
 from sagactl.dataclass import dataclass
@@ -26,8 +27,6 @@ from sagactl.tools.shell.spawner import set_subreaper
 
 POLL_SECONDS: Final = 0.002
 RESULT: Final = "result.json"
-FAILED_EXIT_CODE: Final = 70
-_ENDING: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class How(StrEnum):
@@ -116,27 +115,16 @@ class Crew:
 
     def _start(self, work: Work, timeout_seconds: float) -> None:
         (work.folder / RESULT).unlink(missing_ok=True)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        # A signal between here and the child's own handlers would let it go on as if it were the parent.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
-        try:
-            with warnings.catch_warnings():  # of threads that a plugin may have begun when it was loaded
-                warnings.simplefilter("ignore", DeprecationWarning)
-                pid = os.fork()
-            if pid == 0:
-                _be_child(work, timeout_seconds, mask)
-            self._running.append(_Process(work, pid, time.monotonic() + timeout_seconds))
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        pid = fork_masked(partial(_be_child, work, timeout_seconds))
+        self._running.append(_Process(work, pid, time.monotonic() + timeout_seconds))
 
 
-def _be_child(work: Work, timeout_seconds: float, mask: Iterable[int]) -> None:
+def _be_child(work: Work, timeout_seconds: float, mask: Iterable[int]) -> NoReturn:
     """Do the work and leave, past everything that the parent has set up."""
     code = FAILED_EXIT_CODE
     try:
         os.setpgid(0, 0)
-        for number in _ENDING:
+        for number in ENDING:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         # A parent that is gone can't end a child that hangs.

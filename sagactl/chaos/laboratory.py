@@ -29,7 +29,7 @@ from sagactl.chaos.observing import compare_growth, find_rest, gather_growth, ga
 from sagactl.chaos.recorded import RecordedTools, Target
 from sagactl.chaos.report import World
 from sagactl.chaos.settings import ChaosSettings
-from sagactl.chaos.world import Looking
+from sagactl.chaos.world import WORLD_BYTES_MAX, Looking, is_too_large
 from sagactl.core.canonical import Json
 from sagactl.core.records import Direction, Operation, RunStatus
 from sagactl.core.saga import Saga
@@ -46,9 +46,6 @@ LIVES_MAX: Final = 8
 
 TIMEOUT_SECONDS: Final = 20.0
 """How long one life may take."""
-
-WORLD_BYTES_MAX: Final = 256 * 1024 * 1024
-"""What the folder of `[chaos] world` may hold: it is copied for each experiment."""
 
 SUCCESS: Final = Experiment(SUCCEEDS, None, ())
 
@@ -266,7 +263,6 @@ def _check_world(world: Path | None) -> None:
         return
     if not world.is_dir():
         raise RefusedError(f"the folder {world} of [chaos] isn't there", code="no-world", hint="sagactl help chaos")
-    size = sum(path.stat().st_size for path in world.rglob("*") if path.is_file() and not path.is_symlink())
-    if size > WORLD_BYTES_MAX:
+    if is_too_large(world):
         message = f"the folder {world} has more than {WORLD_BYTES_MAX:,} bytes"
         raise RefusedError(message, code="world-too-large", hint="sagactl help chaos")

@@ -24,6 +24,9 @@ FILES_MAX: Final = 2_000
 FILE_BYTES_MAX: Final = 16 * 1024 * 1024
 """What is looked at of the folder; more is refused, as a change in what isn't looked at would go unseen."""
 
+WORLD_BYTES_MAX: Final = 256 * 1024 * 1024
+"""What a folder may hold that is copied for each experiment, or each case of a check."""
+
 _OWN: Final = (f"{STATE_FOLDER}/sandbox.db*", f"{STATE_FOLDER}/notes/*")
 """The sandbox is known by its ledger; notes that tools keep of their calls, such as tombstones, are no effect."""
 
@@ -123,3 +126,9 @@ def _name_key(key: str) -> str:
     if len(parts) == 4:
         return f"{parts[1]}[{parts[2]}]"
     return parts[1] if len(parts) == 3 else key
+
+
+def is_too_large(world: Path) -> bool:
+    """Tell whether a folder holds more than WORLD_BYTES_MAX, so that no world is made of it."""
+    files = (path for path in world.rglob("*") if path.is_file() and not path.is_symlink())
+    return sum(path.stat().st_size for path in files) > WORLD_BYTES_MAX

@@ -9,16 +9,16 @@ from __future__ import annotations
 import os
 import pickle
 import signal
-import sys
 import time
 import traceback
-import warnings
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
 
+from sagactl.chaos.forking import FAILED_EXIT_CODE, fork_masked
 from sagactl.conformance.report import Finding, ToolReport, Verdict
 from sagactl.conformance.rules import Rule
 from sagactl.conformance.stage import Subject
@@ -30,9 +30,7 @@ ENDING_SECONDS: Final = 10.0
 """How long a check that is ended may take to take back what it has made."""
 
 POLL_SECONDS: Final = 0.005
-FAILED_EXIT_CODE: Final = 70
 _RESULT: Final = "found.pickle"
-_ENDING: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class _Refused(NamedTuple):
@@ -48,7 +46,7 @@ def check_apart(suite: Suite, subject: Subject, close: Callable[[], None]) -> tu
     kept = suite.place / _RESULT
     kept.unlink(missing_ok=True)
     suite.calling.unlink(missing_ok=True)
-    status = _wait(_start(suite, subject, close))
+    status = _wait(fork_masked(partial(_be_child, suite, subject, close)))
     if not kept.exists():
         return _describe_death(suite, subject, status)
     found = pickle.loads(kept.read_bytes())  # noqa: S301 - our own, in a folder of our own
@@ -56,22 +54,6 @@ def check_apart(suite: Suite, subject: Subject, close: Callable[[], None]) -> tu
         raise RefusedError(found.message, code=found.code, hint=found.hint or "sagactl help tools-check")
     report, notes = found
     return report, notes
-
-
-def _start(suite: Suite, subject: Subject, close: Callable[[], None]) -> int:
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # A signal between here and the child's own handlers would let it go on as if it were the parent.
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
-    try:
-        with warnings.catch_warnings():  # of threads that a plugin may have begun when it was loaded
-            warnings.simplefilter("ignore", DeprecationWarning)
-            pid = os.fork()
-        if pid == 0:
-            _be_child(suite, subject, close, mask)
-        return pid
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _be_child(suite: Suite, subject: Subject, close: Callable[[], None], mask: Iterable[int]) -> NoReturn:

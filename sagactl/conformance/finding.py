@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from sagactl.chaos.world import WORLD_BYTES_MAX, is_too_large
 from sagactl.conformance.check_file import SUFFIX, CheckFile, read_check_file
 from sagactl.core.canonical import Json
 from sagactl.errors import InvalidError
@@ -15,9 +16,6 @@ from sagactl.written.document import read_document
 
 BYTES_MAX: Final = 1024 * 1024
 """What a check file may have."""
-
-WORLD_BYTES_MAX: Final = 256 * 1024 * 1024
-"""What the folder of `world` may hold: it is copied for each case."""
 
 
 class CheckFiles:
@@ -64,7 +62,6 @@ def _check_world(world: Path | None, file: str) -> None:
         return
     if not world.is_dir():
         raise InvalidError(f"{file}: no folder {world}", code="invalid-check-file", hint="sagactl help tools-check")
-    size = sum(path.stat().st_size for path in world.rglob("*") if path.is_file() and not path.is_symlink())
-    if size > WORLD_BYTES_MAX:
+    if is_too_large(world):
         message = f"{file}: the folder {world} has more than {WORLD_BYTES_MAX:,} bytes"
         raise InvalidError(message, code="invalid-check-file", hint="sagactl help tools-check")
