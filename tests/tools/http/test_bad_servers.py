@@ -17,7 +17,7 @@ import pytest
 
 from sagactl.core.records import OutcomeKind
 from tests.tools.http.declaring import one_tool, project
-from tests.tools.http.servers import Asked, say, say_json, serve
+from tests.tools.http.servers import Asked, always, say, say_json, serve
 
 SECONDS = 1.2
 """What each call may take."""
@@ -139,21 +139,29 @@ CASES = {
 }
 
 
+def warm_up(folder: Path) -> None:
+    """Call a server of its own, as imports are not what is measured.
+
+    Not the server that is tried: one that closes after each answer may close a kept connection just as the next request
+    goes out on it, and that request is rightly in doubt.
+    """
+    with serve(always(say_json(200, {}))) as server, project(folder, one_tool(server.url, POST)) as made:
+        assert made.call("shop.buy", {"what": "x"}).kind is OutcomeKind.SUCCEEDED
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_a_bad_server_makes_a_clear_outcome_in_bounded_time_and_memory(name: str, tmp_path: Path) -> None:
     """E3, E14: whatever a server does, the call ends by its deadline, keeps little, and says what happened."""
     case = CASES[name]
     pack_bomb()
+    warm_up(tmp_path)
     with serve(case.act) as server, project(tmp_path, one_tool(server.url, POST)) as made:
-        made.call("shop.buy", {"what": "x"}, seconds_left=0.05)  # imports are not what is measured
-        server.asked.clear()
         tracemalloc.start()
         begun = time.monotonic()
         answer = made.call("shop.buy", {"what": "a book"}, seconds_left=SECONDS)
         took, peak = time.monotonic() - begun, tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-    asked = [each for each in server.asked if b"a book" in each.body]  # the first call may be read late
-    assert len(asked) == 1, "it was asked, and only once"
+    assert len(server.asked) == 1, "it was asked, and only once"
     assert answer.failure is not None
     assert (answer.kind, answer.failure.type) == (case.kind, case.code), answer.failure
     assert case.said in answer.failure.message
