@@ -10,7 +10,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 from weakref import WeakSet
@@ -18,6 +18,7 @@ from weakref import WeakSet
 from sagactl.config import STATE_FOLDER, Config, load_config
 from sagactl.errors import MisuseError, NotFoundError, check_argument, check_run_id
 from sagactl.inputs import as_json, check_input, object_to_input, read_run_key
+from sagactl.once import once_property
 from sagactl.saga_files import find_saga, name_saga, read_saga
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ class Project:
         check_argument(name, (str, os.PathLike), "a saga, by name or path,", hint="name a file, or a saga in sagas/")
         return self.load_to_run(self.find_saga(str(name))).saga
 
-    @cached_property
+    @once_property
     def toolset(self) -> ToolSet:
         """The tools of the program, the project and the installed plugins."""
         from sagactl.toolset import ToolSet
@@ -323,21 +324,14 @@ class Project:
             driver.subscribe(lambda committed: tracer.note(committed.run_id, committed.first_seq, committed.records))
         return driver
 
-    @cached_property
+    @once_property
     def tracer(self) -> Tracer | None:
         """What sends runs as traces of OpenTelemetry, or None; raises InvalidError where it is asked for in vain."""
         if self.config.telemetry is None and not any(name.startswith("OTEL_") for name in os.environ):
             return None
         from sagactl.telemetry.begin import begin_tracing
 
-        known = vars(self)
-        with self._lock:  # one for all threads, whichever asks first
-            if "tracer" not in known:
-                known["tracer"] = begin_tracing(
-                    self.config.telemetry, os.environ, is_whole_process=self.is_whole_process
-                )
-            found: Tracer | None = known["tracer"]
-        return found
+        return begin_tracing(self.config.telemetry, os.environ, is_whole_process=self.is_whole_process)
 
     def _listen(self, driver: Driver) -> None:
         """Have what *driver* does told where the settings say so."""

@@ -6,14 +6,13 @@ open: processes, connections, servers.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagactl.errors import StorageError
+from sagactl.once import once_property
 
 if TYPE_CHECKING:
     from sagactl.config import Config
@@ -39,36 +38,34 @@ class ToolSet:
     def __init__(self, config: Config, given: tuple[Callable[..., object], ...]) -> None:
         self._config = config
         self._given = given
-        self._lock = threading.RLock()
         self.watch_import: Callable[[str], AbstractContextManager[None]] = lambda _: nullcontext()
         """What is around the import of each plugin, by its name."""
 
-    @cached_property
+    @once_property
     def registry(self) -> Registry:
         """All tools, and all that is wrong with them."""
         from sagactl.tools.given import check_described
         from sagactl.tools.registry import collect_tools
 
         folder = self._config.project / "plugins"
-        with self._lock:
-            found = collect_tools(
-                folder if folder.is_dir() else None,
-                allowed=self._config.plugins,
-                given=self._given,
-                built_in=[self.built_in.load()],
-                declared=self._load_declared(),
-                watch=self.watch_import,
-                place=self._isolation.place,
-            )
+        found = collect_tools(
+            folder if folder.is_dir() else None,
+            allowed=self._config.plugins,
+            given=self._given,
+            built_in=[self.built_in.load()],
+            declared=self._load_declared(),
+            watch=self.watch_import,
+            place=self._isolation.place,
+        )
         return check_described(found, self._given)
 
-    @cached_property
+    @once_property
     def _isolation(self) -> IsolationRules:
         from sagactl.tools.isolated.rules import read_rules
 
         return read_rules(self._config.isolation)
 
-    @cached_property
+    @once_property
     def built_in(self) -> BuiltIn:
         """The tools that are always there; their commands under way are noted beside the log."""
         from sagactl.log.holder import read_boot_id
@@ -84,7 +81,7 @@ class ToolSet:
         of_files = self.http.load() if find_files(self._config.project / "plugins") else ()
         return [*of_servers, *of_files]
 
-    @cached_property
+    @once_property
     def servers(self) -> McpServers | None:
         """The servers of the Model Context Protocol that the settings name; None where they name none."""
         if self._config.mcp is None:
@@ -98,14 +95,14 @@ class ToolSet:
             resolve=self.vault.resolve,
         )
 
-    @cached_property
+    @once_property
     def http(self) -> HttpTools:
         """The tools that are declared as requests, in files of `plugins/`."""
         from sagactl.tools.http.kinds import HttpTools
 
         return HttpTools(self._config.http, self._config.project)
 
-    @cached_property
+    @once_property
     def toolbox(self) -> PluginToolbox:
         """The tools as the engine calls them."""
         from sagactl.tools.invoke import PluginToolbox
@@ -117,13 +114,13 @@ class ToolSet:
         if self.servers is not None:
             self.servers.end_orphans()
 
-    @cached_property
+    @once_property
     def _isolated(self) -> IsolatedCaller:
         from sagactl.tools.isolated.caller import IsolatedCaller
 
         return IsolatedCaller(self.built_in.processes, self._isolation)
 
-    @cached_property
+    @once_property
     def vault(self) -> Vault:
         """The secrets that sagas may name, resolved when a call needs them."""
         from sagactl.secrets.vault import Vault

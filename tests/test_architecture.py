@@ -27,6 +27,7 @@ ALLOWED = {
     "errors": set[str](),
     "dataclass": set[str](),
     "hashing": set[str](),
+    "once": set[str](),
     "regular_file": set[str](),
     "workflow": set[str](),
     "core": {"core", "errors"},
@@ -118,7 +119,7 @@ nothing that resolves them. `workflow` knows what a runner of CI obeys, which te
 not be. `chaos` ends what tools leave running as the spawner of commands does, with its words for processes.
 """
 
-EVERYWHERE = {"dataclass", "hashing", "regular_file"}
+EVERYWHERE = {"dataclass", "hashing", "once", "regular_file"}
 """What stands for a piece of the standard library, and imports nothing of ours."""
 
 PURE = {
@@ -313,6 +314,13 @@ def _is_heavy(module: Module, found: Import) -> bool:
     full = f"{found.module}.{found.name}"
     names = {found.module, found.module.split(".")[0], full} & HEAVY
     return bool(names) and not (names == {"typer"} and module.part == "cli")
+
+
+def test_what_threads_share_is_computed_once() -> None:
+    """A lazy value that may be opened and closed has a lock: `cached_property` is for pure values alone."""
+    shared = [module for module in modules() if module.part not in {"core", "spec", "written"}]
+    wrong = [where(module) for module in shared for found in imports(module) if found.name == "cached_property"]
+    assert not wrong, f"`once_property` has the lock that these need: {wrong}"
 
 
 def test_type_checks_are_silenced_rarely_and_by_name() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
-from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sagactl.core.records import ToolChange
 from sagactl.dataclass import dataclass
 from sagactl.errors import InvalidError, NotFoundError, StorageError
+from sagactl.once import once_property
 from sagactl.tools.loading import BrokenPlugin, Loaded
 from sagactl.tools.mcp.describe import describe_server
 from sagactl.tools.mcp.lock import LOCK_FILE, Lock, PinnedServer, compare_servers, read_lock, write_lock
@@ -87,7 +87,7 @@ class McpServers:
         """Return the file of the pins."""
         return self._project / "plugins" / LOCK_FILE
 
-    @cached_property
+    @once_property
     def lock(self) -> Lock:
         """What is pinned; raises InvalidError."""
         return read_lock(self.lock_file)
@@ -126,9 +126,10 @@ class McpServers:
             raise InvalidError(f"[mcp.{name}]: {self.bad[name]}", code="invalid-config", hint="sagactl help mcp")
         if name not in self.servers:
             raise NotFoundError(f"no server {name} in [mcp]", code="no-such-server", hint="sagactl help mcp")
-        if name not in self._connections:
-            self._connections[name] = Connection(self.servers[name], pinned or PinnedServer(), self._host)
-        return self._connections[name]
+        made = Connection(self.servers[name], pinned or PinnedServer(), self._host)
+        return self._connections.setdefault(
+            name, made
+        )  # it opens nothing before it is used, so one too many is no loss
 
     def look(self, names: Sequence[str] = ()) -> list[Look]:
         """Return what the servers say of their tools now, all of them or those of the *names*.
@@ -195,7 +196,7 @@ class McpServers:
             raise StorageError(f"{self.lock_file} can't be written: {error.strerror}") from error
         return self.lock_file
 
-    @cached_property
+    @once_property
     def _host(self) -> Host:
         from sagactl.tools.mcp.connection import Host
         from sagactl.tools.mcp.loop import LoopThread

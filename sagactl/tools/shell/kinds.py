@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from sagactl.core.canonical import Json
+from sagactl.once import once_property
 from sagactl.tools.api import CallContext, CannotTell, Done, NotDone, Rejected, Unavailable
 from sagactl.tools.kind import Unsure, declares
 from sagactl.tools.shell.request import (
@@ -120,7 +120,7 @@ class ShellTools:
         except (Unavailable, Unsure) as error:
             return CannotTell(str(error))
 
-    @cached_property
+    @once_property
     def _runner(self) -> Runner:
         from sagactl.tools.shell.running import Runner
 

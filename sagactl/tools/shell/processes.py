@@ -6,13 +6,12 @@ resumes a run ends what is left of either.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from sagactl.once import once_property
 from sagactl.tools.kind import Unsure
 from sagactl.tools.shell.notes import list_notes
 
@@ -38,7 +37,6 @@ class Processes:
         self._folder = folder
         self._boot_id = boot_id
         self._make_folder = make_folder
-        self._lock = threading.Lock()
 
     def make_file(self, run_id: str) -> CallFile:
         """Return a place for the note about a new call; raises OSError."""
@@ -82,17 +80,15 @@ class Processes:
         while file is not None and self._files.end_call(file) is not None:
             time.sleep(_LOOK_SECONDS)
 
-    @cached_property
+    @once_property
     def _files(self) -> CallFiles:
         from sagactl.tools.shell.orphans import CallFiles
 
         given = () if self._make_folder is None else (self._make_folder,)
         return CallFiles(self._folder, self._boot_id, *given)
 
-    @cached_property
+    @once_property
     def _launcher(self) -> Launcher:
         from sagactl.tools.shell.launcher import Launcher
 
-        with self._lock:  # calls begin on several threads at once, and there is one spawner
-            launcher: Launcher = vars(self).setdefault("_launcher", Launcher())
-            return launcher
+        return Launcher()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -51,6 +52,7 @@ class Bench:
         self.room.mkdir()
         (folder / "plugins").mkdir()
         self._project: Project | None = None
+        self._lock = threading.Lock()
         self.configure(tools, **settings)
         if is_pinned:
             self.pin()
@@ -71,9 +73,10 @@ class Bench:
     @property
     def project(self) -> Project:
         """The project as a process has it, opened once."""
-        if self._project is None:
-            self._project = open_project(self.folder)
-        return self._project
+        with self._lock:  # tests call from several threads, and a second project would be closed by nobody
+            if self._project is None:
+                self._project = open_project(self.folder)
+            return self._project
 
     @property
     def servers(self) -> McpServers:
