@@ -30,9 +30,8 @@ from typing import Final
 
 from sagactl.core.definition import read_definition
 from sagactl.core.operators import answer_request
-from sagactl.core.records import Cause, Direction, Holder, Probe, Record
+from sagactl.core.records import Cause, Holder, Probe, Record
 from sagactl.core.saga import Saga
-from sagactl.core.summary import summarize
 from sagactl.core.world import AskProbe, EndCalls, MakeCall, Rest, Wait
 from sagactl.engine.calls import CallStarter, CallUnderWay, judge_lateness
 from sagactl.engine.clock import Clock, SystemClock
@@ -40,6 +39,7 @@ from sagactl.engine.dispatch import Dispatcher
 from sagactl.engine.ending import Ending, Why
 from sagactl.engine.inbox import Inbox
 from sagactl.engine.lease_keeper import LeaseKeeper
+from sagactl.engine.parting import Parting, make_ending
 from sagactl.engine.run import Evaluate, Run, keep_answers, take_up, take_up_again
 from sagactl.engine.settings import Committed, Settings
 from sagactl.engine.slots import Slots
@@ -89,11 +89,11 @@ class Driver:
         """Runs that were advanced or folded since the last commit."""
         self._slots = Slots(self._settings.calls_max)
         self._timetable = Timetable()
+        self._parting = Parting(self._clock, self._settings)
         self._definitions: dict[str, Saga] = {}
         self._endings: dict[str, Ending] = {}
         self._listeners: list[Callable[[Committed], None]] = []
         self._last_request_poll = 0.0
-        self._stopping_since: float | None = None
         self.is_breaking_off = False
         self._trouble: Exception | None = None
         self._inbox = Inbox()
@@ -166,7 +166,7 @@ class Driver:
         exception, a signal's or a listener's, comes out once all runs are let go of, as after `interrupt`.
         """
         if only_record:
-            self._on_interrupt()
+            self._parting.stop()
         try:
             self._turn_loop(is_over)
         except (StorageError, LeaseLostError):
@@ -188,7 +188,7 @@ class Driver:
 
     def _settle(self) -> None:
         """Stop on what the log says: an exception may have left runs half-way, and answers untold."""
-        self._on_interrupt()
+        self._parting.stop()
         self.is_breaking_off = True
         for run_id, run in list(self._runs.items()):
             self._runs[run_id] = take_up_again(run, self._log, now_ms=self._clock.now_ms())
@@ -223,7 +223,7 @@ class Driver:
 
     def interrupt(self) -> None:
         """Start nothing new, let running calls settle within the grace, then let go (E17). From any thread."""
-        self.post(self._on_interrupt)
+        self.post(self._parting.stop)
 
     def post(self, event: Callable[[], None]) -> None:
         """Have *event*, which must not raise, run between two turns of the loop. From any thread."""
@@ -244,9 +244,9 @@ class Driver:
         self._tell(run, 1, records)
 
     def _let_go(self) -> None:
-        touched = self._runs if self._stopping_since is not None else self._changed
+        touched = self._runs if self._parting.is_stopping else self._changed
         found = [self._runs[run_id] for run_id in touched if run_id in self._runs]
-        leaving = [(run, why) for run in found if (why := self._why_leave(run)) is not None]
+        leaving = [(run, why) for run in found if (why := self._parting.why_leave(run)) is not None]
         self._changed.clear()
         for run, why in leaving:
             self._forget(run, why)
@@ -254,36 +254,12 @@ class Driver:
         if held:
             self._log.release(held)
 
-    def _why_leave(self, run: Run) -> Why | None:
-        if run.under_way and not self._is_grace_over(run):
-            return None
-        if run.is_at_rest:
-            return Why.AT_REST
-        if run.held_up is not None:
-            return run.held_up[0]
-        if self._stopping_since is not None:
-            return Why.INTERRUPTED
-        if run.is_waiting_for_person or (run.is_waiting_for_timer and not self._settings.waits_for_timers):
-            return Why.WAITING
-        return None
-
-    def _is_grace_over(self, run: Run) -> bool:
-        """The first signal never cuts an undo short (E12); an action has the grace (E17), and what hangs has had it."""
-        if self._stopping_since is None:
-            return False
-        now, grace = self._clock.monotonic(), self._settings.grace_ms / 1000
-        all_hang = all(now >= call.deadline + grace for call in run.under_way.values())
-        is_undoing = any(operation.direction is Direction.COMPENSATION for operation in run.under_way)
-        return all_hang or (not is_undoing and now - self._stopping_since >= grace)
-
     def _forget(self, run: Run, why: Why, *, error: SagactlError | None = None) -> None:
         for call in run.under_way.values():
             call.tell_to_end(self._clock.monotonic())
             self._timetable.forget(call)
         self._slots.taken -= len(run.under_way)
-        in_doubt = run.list_doubts()
-        detail = None if run.held_up is None else run.held_up[1]
-        self._endings[run.run_id] = Ending(run.run_id, summarize(run.saga, run.state), why, detail, in_doubt, error)
+        self._endings[run.run_id] = make_ending(run, why, error)
         self._keeper.drop(run.lease)
         del self._runs[run.run_id]
         self._dirty.pop(run.run_id, None)
@@ -295,7 +271,7 @@ class Driver:
     # Advancing
 
     def _advance_all(self) -> None:
-        if self._stopping_since is not None:
+        if self._parting.is_stopping:
             self._dirty.clear()
             return
         dirty, self._dirty = self._dirty, {}
@@ -441,13 +417,9 @@ class Driver:
             if run is not None and run.lease == lease:
                 self._forget(run, Why.LEASE_LOST)
 
-    def _on_interrupt(self) -> None:
-        if self._stopping_since is None:
-            self._stopping_since = self._clock.monotonic()
-
     def _poll_requests(self, seconds: float) -> None:
         now = self._clock.monotonic()
-        if now - self._last_request_poll >= seconds and self._stopping_since is None:
+        if now - self._last_request_poll >= seconds and not self._parting.is_stopping:
             self._last_request_poll = now
             self._answer_requests(list(self._runs))
 
