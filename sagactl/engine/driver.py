@@ -30,9 +30,9 @@ from typing import Final
 
 from sagactl.core.definition import read_definition
 from sagactl.core.operators import answer_request
-from sagactl.core.records import Cause, Holder, Probe, Record
+from sagactl.core.records import Cause, Holder, Record
 from sagactl.core.saga import Saga
-from sagactl.core.world import AskProbe, EndCalls, MakeCall, Rest, Wait
+from sagactl.core.world import AskProbe, EndCalls, MakeCall, Wait
 from sagactl.engine.calls import CallStarter, CallUnderWay, judge_lateness
 from sagactl.engine.clock import Clock, SystemClock
 from sagactl.engine.dispatch import Dispatcher
@@ -44,7 +44,7 @@ from sagactl.engine.run import Evaluate, Run, keep_answers, take_up, take_up_aga
 from sagactl.engine.settings import Committed, Settings
 from sagactl.engine.slots import Slots
 from sagactl.engine.timetable import Timetable
-from sagactl.engine.translate import make_hanging, make_invocation, make_record
+from sagactl.engine.translate import make_call, make_hanging, make_record
 from sagactl.engine.turning import take_turn
 from sagactl.engine.workers import shared_workers
 from sagactl.errors import InternalError, LeaseLostError, SagactlError, StorageError
@@ -307,13 +307,9 @@ class Driver:
 
     def _advance(self, run: Run, slots: int) -> None:
         turn = take_turn(run, self._now_ms(run), slots, self._draw)
-        run.records += turn.records
-        run.to_make += turn.calls
+        run.queue(turn)
         self._slots.taken += len(turn.calls)
-        run.calls_in_a_row += len(turn.calls)
         self._changed[run.run_id] = None
-        run.is_at_rest = isinstance(turn.then, Rest)
-        run.is_waiting_for_timer = run.is_waiting_for_person = False
         match turn.then:
             case EndCalls(operations):
                 for operation in operations:
@@ -327,14 +323,12 @@ class Driver:
         if wait.what in {Cause.MISSING_TOOL, Cause.MISSING_SECRET}:
             self._fold(run, run.hold_up(wait, self._now_ms(run)))
             return
-        run.is_waiting_for_person = wait.what in {"approval", "paused"}
-        run.is_waiting_for_timer = is_idle = wait.what == "timer" and not run.state.in_flight
         if wait.until_ms is not None:
             if wait.until_ms == run.wake_ms:
                 return
             run.wake_ms = wait.until_ms
             self._timetable.wake(run.run_id, self._clock.monotonic() + (wait.until_ms - self._now_ms(run)) / 1000)
-        elif is_idle:
+        elif run.is_waiting_for_timer:
             raise InternalError(f"run {run.run_id} has nothing to do and nothing to wait for")
 
     def _fold(self, run: Run, record: Record) -> None:
@@ -372,19 +366,8 @@ class Driver:
             listener(Committed(run.run_id, run.saga, run.state, first_seq, records))
 
     def _start(self, run: Run, making: MakeCall | AskProbe) -> None:
-        is_probe = isinstance(making, AskProbe)
-        record = making.probe if isinstance(making, AskProbe) else making.intent
-        seconds = max(0.0, (record.deadline_ms - self._now_ms(run)) / 1000)
-        number = record.number if isinstance(record, Probe) else record.attempt
-        call = CallUnderWay(
-            run_id=run.run_id,
-            operation=record.operation,
-            number=number,
-            invocation=make_invocation(run.run_id, making, seconds, self._project),
-            deadline=self._clock.monotonic() + seconds,
-            is_probe=is_probe,
-        )
-        run.under_way[record.operation] = call
+        call = make_call(run.run_id, making, self._now_ms(run), self._clock.monotonic(), self._project)
+        run.under_way[call.operation] = call
         self._timetable.watch(call, call.deadline)
         self._dispatcher.begin(call, is_alone=self._slots.taken == 1)
 

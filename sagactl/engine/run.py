@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from itertools import takewhile
 
+from sagactl.core.advance import Turn
 from sagactl.core.canonical import Json
 from sagactl.core.evolve import evolve, replay
 from sagactl.core.pinned import Guard, Misfit, describe_misfit
@@ -27,7 +28,7 @@ from sagactl.core.state import RunState, list_doubts
 from sagactl.core.summary import summarize
 from sagactl.core.template import ExpressionError, Scope
 from sagactl.core.transitions import IllegalRecordError
-from sagactl.core.world import AskProbe, MakeCall, Wait, World
+from sagactl.core.world import AskProbe, MakeCall, Rest, Wait, World
 from sagactl.dataclass import dataclass
 from sagactl.engine.calls import CallUnderWay
 from sagactl.engine.ending import Why
@@ -115,6 +116,16 @@ class Run:
             self.missing_secrets = self.evaluator.toolbox.missing_secrets(self.saga.secrets_needed)
         missing = frozenset(self.missing_tools)
         return World(now_ms, slots, self.evaluator, missing, frozenset(self.missing_secrets))
+
+    def queue(self, turn: Turn) -> None:
+        """Queue what was decided for the next commit, and note what the run waits for now."""
+        self.records += turn.records
+        self.to_make += turn.calls
+        self.calls_in_a_row += len(turn.calls)
+        self.is_at_rest = isinstance(turn.then, Rest)
+        waits_for = turn.then.what if isinstance(turn.then, Wait) else None
+        self.is_waiting_for_person = waits_for in {"approval", "paused"}
+        self.is_waiting_for_timer = waits_for == "timer" and not self.state.in_flight
 
     def hold_up(self, wait: Wait, now_ms: int) -> Decision:
         """Note what the run waits for in vain, and return the record that says so."""

@@ -1,4 +1,4 @@
-"""Between the core's values and those of tools: intents become invocations, replies become records."""
+"""Between the core's values and those of tools: intents become calls, replies become records."""
 
 from __future__ import annotations
 
@@ -12,15 +12,31 @@ from sagactl.engine.calls import CallUnderWay, Reply
 from sagactl.tools.base import Invocation
 
 
-def make_invocation(run_id: str, making: MakeCall | AskProbe, seconds: float, project: Path) -> Invocation:
-    """Return the call that *making* asks for, with *seconds* left until its deadline."""
+def make_call(run_id: str, making: MakeCall | AskProbe, now_ms: int, now: float, project: Path) -> CallUnderWay:
+    """Return the call that *making* asks for, to be started: it is *now_ms* by the run's time, *now* on the clock."""
+    record = making.probe if isinstance(making, AskProbe) else making.intent
+    number = record.number if isinstance(record, Probe) else record.attempt
+    seconds = max(0.0, (record.deadline_ms - now_ms) / 1000)
+    return CallUnderWay(
+        run_id=run_id,
+        operation=record.operation,
+        number=number,
+        invocation=_make_invocation(run_id, making, number, seconds, project),
+        deadline=now + seconds,
+        is_probe=isinstance(making, AskProbe),
+    )
+
+
+def _make_invocation(
+    run_id: str, making: MakeCall | AskProbe, number: int, seconds: float, project: Path
+) -> Invocation:
     record = making.probe if isinstance(making, AskProbe) else making.intent
     return Invocation(
         tool=record.tool,
         arguments=_copy_map(making.arguments),
         run_id=run_id,
         operation=record.operation,
-        attempt=record.number if isinstance(record, Probe) else record.attempt,
+        attempt=number,
         idempotency_key=making.key if isinstance(making, AskProbe) else making.intent.key,
         forward_key=making.forward_key,
         begun_ms=making.begun_ms,
