@@ -395,16 +395,17 @@ class Project:
         value = check_input(saga, as_json(inputs))
         if key is not None:
             check_key(key, "an idempotency key")
+        origin = origin or NO_ORIGIN
         return NewRun(
             run_id=make_run_id(),
             saga=saga.name,
             definition=self._snapshot_of(saga),
             input=value,
             requested_by=requested_by,
-            key=key if key is not None else self.run_key(saga, value),
+            key=key if key is not None else self.run_key(saga, value) or origin.key,
             key_is_explicit=key is not None,
             deadline_ms=None if saga.run_timeout_ms is None else SystemClock().now_ms() + saga.run_timeout_ms,
-            origin=origin or NO_ORIGIN,
+            origin=origin,
             project=self.config.project_name,
         )
 

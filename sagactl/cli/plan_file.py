@@ -77,7 +77,7 @@ def find_planned_file(session: Session, planned: Planned) -> str:
 def refuse_other_plan(session: Session, name: str, planned: Planned, saga: Saga) -> None:
     """Raise RefusedError with all in which a run of *saga* now would differ from the plan."""
     value = check_input(saga, planned.input)
-    now = plan_now(session, saga, value, planned_by=planned.planned_by)
+    now = plan_now(session, saga, value, plan_id=planned.plan_id, planned_by=planned.planned_by)
     found = find_differences(planned, now)
     if not found:
         return
@@ -87,9 +87,9 @@ def refuse_other_plan(session: Session, name: str, planned: Planned, saga: Saga)
     raise RefusedError(f"{name} is not what would be run now: {listed}{more}", code="plan-differs", hint=hint)
 
 
-def plan_now(session: Session, saga: Saga, value: Json, *, planned_by: str) -> Planned:
+def plan_now(session: Session, saga: Saga, value: Json, *, plan_id: str, planned_by: str) -> Planned:
     """Return the plan of a run of *saga* with the checked input *value*."""
     scope: Scope = {"input": value}
     evaluator = session.app.evaluator(saga)
     filled = fill_in(saga, read_given(saga, scope, evaluator), scope, evaluator)
-    return make_planned(saga, value, filled, planned_by=planned_by)
+    return make_planned(saga, value, filled, plan_id=plan_id, planned_by=planned_by)

@@ -56,8 +56,9 @@ def run(
 
     The exit code says what became of the run: 0 succeeded, 10 rolled back, 11 stuck, 12 waiting, 13 terminated.
     --from begins a new run with the inputs of another one, whatever became of that; without FILE its saga's file is
-    taken, as it is now. --plan carries a kept plan out; it is refused (6), with every reason, where the saga file, a
-    tool or a call is no longer what was planned.
+    taken, as it is now. --plan carries a kept plan out, once: a second time it shows the run that did, unless that was
+    rolled back. It is refused (6), with every reason, where the saga file, a tool or a call is no longer what was
+    planned.
 
     Examples:
       sagactl run onboarding -i email=ada@example.com -i amount:=4900
@@ -98,7 +99,7 @@ def _start(session: Session, beginning: Beginning, key: str | None, report: Juni
     if ending.why is Why.EXISTING:
         if has_same_key:
             session.say("these inputs make the same key: with --idempotency-key the new run has one of its own")
-        return _report_existing(session, ending.run_id, saga)
+        return _report_existing(session, ending.run_id, saga, beginning.origin.plan)
     write_ending(session, ending, follower.latest[ending.run_id])
     return code_of_ending(ending, signal_code)
 
@@ -115,11 +116,18 @@ def _report_pruned(session: Session, gone: PrunedError) -> int:
     return code_of_status(tombstone.status)
 
 
-def _report_existing(session: Session, run_id: str, saga: Saga) -> int:
+def _carried_out(session: Session, run_id: str) -> str | None:
+    created = session.app.read(run_id).state.created
+    return None if created is None else created.plan
+
+
+def _report_existing(session: Session, run_id: str, saga: Saga, plan: str | None) -> int:
     """E8: the same key is the same run: its outcome, and no call."""
     row = session.app.row(run_id)
     pinned = session.app.saga_of(row)
-    if not is_same(pinned, saga):
+    if plan is not None and _carried_out(session, run_id) == plan:
+        session.say(f"run {run_id} carried this plan out; it is shown, nothing is called")
+    elif not is_same(pinned, saga):
         versions = f"version {pinned.version or '?'} there, {saga.version or '?'} here"
         session.say(f"warning: run {run_id} has this key, with another definition ({versions}); it is the one shown")
     else:

@@ -35,6 +35,8 @@ class Planned:
     saga: str
     version: str | None
     file: str
+    plan_id: str
+    """Random: who plans the same once more means another transaction, not the same again."""
     planned_by: str
     definition: str
     """The digest of the definition that a run would be bound to."""
@@ -47,7 +49,7 @@ class Planned:
 
     @property
     def digest(self) -> str:
-        """Return the digest of the plan, by which it is known; who planned it is part of it."""
+        """Return the digest of the plan, by which it is known; its id and who planned it are part of it."""
         return digest(self._write_body())
 
     def _write_body(self) -> dict[str, Json]:
@@ -56,6 +58,7 @@ class Planned:
             "saga": self.saga,
             "version": self.version,
             "file": self.file,
+            "plan_id": self.plan_id,
             "planned_by": self.planned_by,
             "definition": self.definition,
             "text_digest": self.text_digest,
@@ -70,7 +73,9 @@ class Planned:
         return {**self._write_body(), "digest": self.digest}
 
 
-def make_planned(saga: Saga, value: Json, filled: Mapping[str, Sequence[Filled]], *, planned_by: str) -> Planned:
+def make_planned(
+    saga: Saga, value: Json, filled: Mapping[str, Sequence[Filled]], *, plan_id: str, planned_by: str
+) -> Planned:
     """Return the plan of a run of *saga* with the checked input *value*; *filled* are its calls."""
     definition = write_definition(saga)
     tools = cast("Mapping[str, Json]", definition["tools"])
@@ -79,6 +84,7 @@ def make_planned(saga: Saga, value: Json, filled: Mapping[str, Sequence[Filled]]
         saga=saga.name,
         version=saga.version,
         file=saga.source or "",
+        plan_id=plan_id,
         planned_by=planned_by[:TEXT_LENGTH_MAX],
         definition=digest(definition),
         text_digest=digest(text),
@@ -105,7 +111,7 @@ def _write_calls(saga: Saga, filled: Mapping[str, Sequence[Filled]]) -> Iterator
 TOOLS_NAMED_MAX: Final = 5
 """Tools that are named of those that changed in the same way."""
 
-_TEXTS: Final = ("saga", "file", "planned_by", "definition", "text_digest")
+_TEXTS: Final = ("saga", "file", "plan_id", "planned_by", "definition", "text_digest")
 _FIELDS: Final = frozenset(
     {"schema", *_TEXTS, "version", "tools", "input_digest", "input", "calls", "digest"},
 )

@@ -205,6 +205,11 @@ class Origin:
     plan: str | None = None
     traceparent: str | None = None
 
+    @property
+    def key(self) -> str | None:
+        """The key of a run that has no other (E8): a plan is carried out once."""
+        return None if self.plan is None else f"plan/{self.plan}"
+
 
 NO_ORIGIN: Final = Origin()
 

@@ -43,6 +43,67 @@ def test_a_kept_plan_is_carried_out_and_named_in_the_log(project: Project) -> No
     assert planned.digest[:12] in project.run("show").out
     again = project.run("run", "--plan", "deposit.plan", "-o", "json")
     assert (again.code, again.json["run"]["id"]) == (0, run["id"])
+    assert f"run {run['id']} carried this plan out" in again.err
+
+
+UNKEYED = """
+saga: note
+input:
+  type: object
+  properties: {text: {type: string}, code: {type: integer}}
+steps:
+  - id: first
+    tool: shell.run
+    with: {argv: [sh, -c, "echo done >>made"]}
+    compensate: {tool: shell.undo, with: {argv: [sh, -c, "echo undone >>made"]}}
+  - id: second
+    tool: shell.run
+    with: {argv: [test, -f, allowed], rejected_exit_codes: all}
+    compensate: {none: it only looks}
+"""
+
+
+def _made(project: Project) -> str:
+    return (project.path / "made").read_text().replace("\n", " ").strip()
+
+
+def test_a_plan_is_carried_out_once(project: Project) -> None:
+    """E8: without a `run_key` the plan is the key: twice is one run; one plan more, or another key, is another run."""
+    (project.path / "sagas" / "note.yaml").write_text(UNKEYED)
+    (project.path / "allowed").touch()
+    assert project.run("plan", "note", "-i", "text=x", "--out", "one.plan").code == 0
+    first, again = (project.run("run", "--plan", "one.plan", "-o", "json") for _ in range(2))
+    assert (first.code, again.code, again.json["run"]["id"]) == (0, 0, first.json["run"]["id"])
+    assert f"run {first.json['run']['id']} carried this plan out" in again.err
+    assert _made(project) == "done"
+    assert project.run("plan", "note", "-i", "text=x", "--out", "same.plan").code == 0
+    assert project.run("run", "--plan", "same.plan", "-q").code == 0
+    assert project.run("run", "--plan", "one.plan", "-q", "--idempotency-key", "once more").code == 0
+    assert _made(project) == "done done done"
+    assert len(project.run("list", "--ids").out.split()) == 3
+
+
+def test_a_plan_that_was_rolled_back_may_be_carried_out(project: Project) -> None:
+    """E8: what was taken back leaves the plan free, as it does a `run_key`."""
+    (project.path / "sagas" / "note.yaml").write_text(UNKEYED)
+    assert project.run("plan", "note", "-i", "text=x", "--out", "one.plan").code == 0
+    assert project.run("run", "--plan", "one.plan", "-q").code == 10
+    (project.path / "allowed").touch()
+    assert project.run("run", "--plan", "one.plan", "-q").code == 0
+    assert project.run("run", "--plan", "one.plan", "-q").code == 0
+    assert _made(project) == "done undone done"
+
+
+def test_a_plan_of_a_pruned_run_stays_carried_out(project: Project) -> None:
+    """E8: the plan's key outlives the records of its run."""
+    (project.path / "sagas" / "note.yaml").write_text(UNKEYED)
+    (project.path / "allowed").touch()
+    assert project.run("plan", "note", "-i", "text=x", "--out", "one.plan").code == 0
+    assert project.run("run", "--plan", "one.plan", "-q").code == 0
+    assert project.run("prune", "--older-than", "0s", "--yes", "-q").code == 0
+    again = project.run("run", "--plan", "one.plan")
+    assert (again.code, "was pruned; nothing is called" in again.err) == (0, True)
+    assert _made(project) == "done"
 
 
 def test_what_changed_since_is_named_and_nothing_is_run(project: Project) -> None:

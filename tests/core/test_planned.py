@@ -36,7 +36,7 @@ def make(what: Saga | None = None, value: Json = None, who: str = "an agent") ->
     value = INPUT if value is None else value
     scope: Mapping[str, Json] = {"input": value}
     filled = fill_in(what, read_given(what, scope, Plain()), scope, Plain())
-    return make_planned(what, value, filled, planned_by=who)
+    return make_planned(what, value, filled, plan_id="p", planned_by=who)
 
 
 def test_a_plan_comes_back_from_its_file() -> None:
@@ -53,6 +53,7 @@ def test_each_part_makes_another_digest() -> None:
     """A plan is known by its digest: who planned it, saga, tools, input and calls are all in it."""
     planned = make()
     others = [
+        replace(planned, plan_id="another"),
         replace(planned, planned_by="another"),
         replace(planned, file="x.yaml"),
         replace(planned, definition="0" * 64),
@@ -60,7 +61,7 @@ def test_each_part_makes_another_digest() -> None:
         replace(planned, tools={}),
         replace(planned, calls=planned.calls[:-1]),
     ]
-    assert len({each.digest for each in [planned, *others]}) == 7
+    assert len({each.digest for each in [planned, *others]}) == 8
 
 
 BAD: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {

@@ -293,7 +293,7 @@ def test_plans(fuzz: Fuzzer) -> None:
     """E22: a plan file is data: whatever stands in it, it is a plan of ours or none."""
     text = (ROOT / "tests" / "spec" / "onboarding.yaml").read_text()
     saga = load_saga(text, file="x", tools=TOOLS).saga
-    plan = make_planned(saga, {"email": "a@b"}, {}, planned_by="me").write()
+    plan = make_planned(saga, {"email": "a@b"}, {}, plan_id="p", planned_by="me").write()
 
     def check(changes: list[tuple[str, Any]]) -> None:
         with suppress(BadPlanError):
