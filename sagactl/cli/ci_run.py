@@ -54,7 +54,8 @@ def make_wide_scene(session: Session, last: Committed) -> Scene:
     from sagactl.cli.views.scene import Scene
 
     shown = short_id(session.app.log(read_only=True), last.run_id)
-    return Scene(last.saga, last.state, shown, now_ms(), local_zone(), Style(width=WIDTH_UNLIMITED))
+    style = Style(width=WIDTH_UNLIMITED)
+    return Scene(last.saga, last.state, shown, now_ms(), local_zone(), style, is_kept=True)
 
 
 def _cut(text: str) -> str:

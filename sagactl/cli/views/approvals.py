@@ -7,7 +7,6 @@ from typing import Final
 from sagactl.cli.views.layout import Fact, list_facts
 from sagactl.cli.views.scene import Scene
 from sagactl.cli.views.text import brief, plural
-from sagactl.cli.views.times import show_due
 from sagactl.core.saga import StepClass
 
 CALLS_MAX: Final = 12
@@ -25,7 +24,7 @@ def list_approval(scene: Scene, step_id: str) -> list[Fact]:
     """Return what there is to know before one answers for a step, safe."""
     show, step, awaited = scene.style.show, scene.saga.by_id[step_id], scene.state.awaiting[step_id]
     approval = step.approval
-    until = "" if awaited.until_ms is None else show_due(awaited.until_ms, scene.now_ms, scene.tz)
+    until = "" if awaited.until_ms is None else scene.show_due(awaited.until_ms)
     is_over = awaited.until_ms is not None and awaited.until_ms <= scene.now_ms
     then = "and nobody has answered: a resume carries out that it is denied" if is_over else "then it counts as denied"
     return [

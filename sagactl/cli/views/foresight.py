@@ -11,7 +11,7 @@ from sagactl.cli.views.plan import show_argument
 from sagactl.cli.views.scene import Scene
 from sagactl.cli.views.style import Hue, Style
 from sagactl.cli.views.text import BRIEF_LENGTH_MAX, plural, wrap
-from sagactl.cli.views.times import show_ago, show_due
+from sagactl.cli.views.times import show_ago
 from sagactl.cli.views.words import name_operation, name_place, plain
 from sagactl.core.canonical import Json
 from sagactl.core.foresight import Foreseen, Foresight
@@ -89,7 +89,7 @@ def _list_rest(scene: Scene, foresight: Foresight, verb: Verb | None) -> Iterato
     yield "stays", [show(f"{name_place(each.step, each.item)}: {each.reason}") for each in foresight.left]
     waits = foresight.waits_for
     if waits is not None:
-        until = "" if waits.until_ms is None else f", until {show_due(waits.until_ms, scene.now_ms, scene.tz)}"
+        until = "" if waits.until_ms is None else f", until {scene.show_due(waits.until_ms)}"
         yield "waits", show(f"for {plain(waits.what)}{f' {waits.detail}' if waits.detail else ''}{until}")
     elif foresight.status is RunStatus.STUCK:
         yield "ends", "stuck: a person must decide, see sagactl dlq list"

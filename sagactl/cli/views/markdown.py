@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from sagactl.cli.views.annotations import say_headline
+from sagactl.cli.views.approvals import list_approval
 from sagactl.cli.views.report import render_report
 from sagactl.cli.views.text import safe
 from sagactl.cli.views.times import show_duration
@@ -35,7 +36,7 @@ _SIGNS: Final = re.compile(r"^[-+=]|[\\`*{}\[\]<>#|~&@$]|:(?=\S)|(?<!\w)_|_(?!\w
 def render_summary(scene: Scene, ending: Ending | None, results: Sequence[Result]) -> str:
     """Return the headline, a table of the steps, what is left behind, and what to type next."""
     lines = [f"### {quote(say_headline(scene, ending))}", "", *_lay_table(results, scene), ""]
-    lines += [*_list_left(scene), *_list_hints(scene, ending)]
+    lines += [*_list_approvals(scene), *_list_left(scene), *_list_hints(scene, ending)]
     return "\n".join(lines).rstrip() + "\n\n"
 
 
@@ -64,6 +65,16 @@ def _choose(results: Sequence[Result]) -> list[Result]:
         return list(results)
     ranked = sorted(range(len(results)), key=lambda index: (not results[index].failed, index))
     return [results[index] for index in sorted(ranked[:ROWS_MAX])]
+
+
+def _list_approvals(scene: Scene) -> list[str]:
+    """Return what there is to know before one answers, for each step that waits for a person."""
+    lines: list[str] = []
+    for (_, step), *facts in (list_approval(scene, step_id) for step_id in scene.state.awaiting):
+        told = [(name, [value] if isinstance(value, str) else value) for name, value in facts]
+        listed = [f"- {name}: {quote(line)}" for name, values in told for line in values if line]
+        lines += [f"To approve: {quote(str(step))}", "", *listed, ""]
+    return lines
 
 
 def _list_left(scene: Scene) -> list[str]:

@@ -17,7 +17,7 @@ from sagactl.cli.views.scene import Scene
 from sagactl.cli.views.style import Hue, Mark
 from sagactl.cli.views.tally import say_progress
 from sagactl.cli.views.text import brief, pad, plural, width_of
-from sagactl.cli.views.times import show_due, show_duration
+from sagactl.cli.views.times import show_duration
 from sagactl.cli.views.words import (
     STATUS_MARKS,
     failed_place,
@@ -330,14 +330,15 @@ def say_waiting(scene: Scene, summary: Summary) -> str:
     detail = scene.style.show(_say_hanging(scene, detail) if waiting.what == Cause.CANNOT_END else detail)
     if waiting.until_ms is None:
         return detail
-    due = show_due(waiting.until_ms, scene.now_ms, scene.tz)
+    due = scene.show_due(waiting.until_ms)
     return f"{detail}, until {due}" if waiting.what != "timer" else _say_timer(scene, detail, waiting.until_ms, due)
 
 
 def _say_timer(scene: Scene, detail: str, until_ms: int, due: str) -> str:
     if until_ms <= scene.now_ms:
         return f"{detail} was due at {due}"
-    words = f"{detail} goes on at {due}, in {show_duration(until_ms - scene.now_ms)}"
+    left = "" if scene.is_kept else f", in {show_duration(until_ms - scene.now_ms)}"
+    words = f"{detail} goes on at {due}{left}"
     return f"{words}: until then a call of a lost driver may still land" if _may_land(scene) else words
 
 
@@ -350,7 +351,7 @@ def _may_land(scene: Scene) -> bool:
 def _say_limit(scene: Scene, until_ms: int | None) -> str:
     if until_ms is None:
         return ""
-    due = show_due(until_ms, scene.now_ms, scene.tz)
+    due = scene.show_due(until_ms)
     if until_ms > scene.now_ms:
         return f", until {due}"
     return f", which nobody has given until {due}: it counts as denied"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import tzinfo
 
 from sagactl.cli.views.style import Style
+from sagactl.cli.views.times import show_due, show_moment
 from sagactl.core.records import Cause, Holder, RunCreated
 from sagactl.core.saga import Saga
 from sagactl.core.state import RunState
@@ -16,6 +17,7 @@ from sagactl.dataclass import dataclass
 class Scene:
     """A run and its viewer; `short_id` is what is shown and typed instead of the whole id.
 
+    What `is_kept` is read later and elsewhere, on a page of CI, so its times say their date and zone.
     `holder` has the run; unless `is_driven`, that process is gone. `is_here` says that its pid means it here as well.
     """
 
@@ -28,6 +30,7 @@ class Scene:
     holder: Holder | None = None
     is_driven: bool = True
     is_here: bool = False
+    is_kept: bool = False
 
     @property
     def created(self) -> RunCreated:
@@ -49,6 +52,10 @@ class Scene:
     def is_hanging(self) -> bool:
         """Tell whether somebody drives the run who can't end a call of it: only the end of that process helps."""
         return self.summary.cause is Cause.CANNOT_END and not self.is_left
+
+    def show_due(self, at_ms: int) -> str:
+        """Return when something is due, for whoever reads it."""
+        return show_moment(at_ms, self.tz) if self.is_kept else show_due(at_ms, self.now_ms, self.tz)
 
     @property
     def title(self) -> str:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sagactl.cli.views.annotations import annotate_run
 from sagactl.cli.views.junit import Case, Suite, make_suite, render_junit
 from sagactl.cli.views.markdown import CELL_LENGTH_MAX, ROWS_MAX, quote, render_summary
 from sagactl.cli.views.results import list_results
-from sagactl.cli.views.style import Style
+from sagactl.cli.views.scene import Scene
+from sagactl.cli.views.style import WIDTH_UNLIMITED, Style
+from sagactl.cli.views.times import show_moment
 from sagactl.core.records import AT_REST, RunStatus
 from sagactl.workflow import make_command
 from tests.cli.junit_schema import check_junit
@@ -17,15 +21,20 @@ from tests.cli.views.situations import SITUATIONS, ending_of
 from tests.cli.views.test_golden import GOLDEN, _compare, _stage
 
 
+def _scene(stage: Stage) -> Scene:
+    """Look at the run as CI is shown it."""
+    return replace(stage.scene(Style(width=WIDTH_UNLIMITED)), is_kept=True)
+
+
 def _annotations(name: str, stage: Stage) -> str:
-    found = annotate_run(stage.scene(Style(width=100_000)), ending_of(name, stage))
+    found = annotate_run(_scene(stage), ending_of(name, stage))
     lines = [make_command(each.level, each.message, file=each.file, line=each.line, title=each.title) for each in found]
     return "\n".join(lines) or "nothing"
 
 
 def _summary(name: str, stage: Stage) -> str:
     results = list_results(stage.saga, stage.state, [each.record for each in stage.stored])
-    return render_summary(stage.scene(Style(width=100_000)), ending_of(name, stage), results).rstrip()
+    return render_summary(_scene(stage), ending_of(name, stage), results).rstrip()
 
 
 def _junit(name: str, stage: Stage) -> str:
@@ -98,6 +107,20 @@ def test_a_long_table_keeps_what_failed() -> None:
     assert len(rows) == ROWS_MAX + 3
     assert any("quota: no more" in row for row in rows)
     assert rows[-1].startswith("| and ")
+
+
+def test_a_page_says_when_an_approval_ends() -> None:
+    """E22: who reads the page tomorrow, in another zone, knows until when, also if that is the day of the run."""
+    stage = _stage("waiting_for_approval")
+    (awaited,) = stage.state.awaiting.values()
+    assert awaited.until_ms is not None
+    scene = replace(_scene(stage), now_ms=awaited.until_ms - 1)
+    until = f"until {show_moment(awaited.until_ms, scene.tz)}"
+    text = render_summary(scene, ending_of("waiting_for_approval", stage), [])
+    assert until in text.splitlines()[0].replace("&#58;", ":")
+    (line,) = [line for line in text.splitlines() if line.startswith("- until")]
+    assert until in line.replace("- until: ", "until ").replace("&#58;", ":")
+    assert until in annotate_run(scene, ending_of("waiting_for_approval", stage))[0].title
 
 
 def test_foreign_text_is_no_markdown() -> None:
