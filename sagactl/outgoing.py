@@ -60,7 +60,7 @@ def make_lanes(ways: Ways, log: Log, project: Path, *, is_for_all: bool) -> list
         for channel in ways.channels
     ]
     if ways.target is not None:
-        publish = make_publish(ways.target, mask, resolve)
+        publish = make_publish(ways.target, mask, resolve, store=log.store_id)
         now_ms = SystemClock().now_ms
         lanes.append(EventLane(ways.target.key, log.outbox, publish, is_for_all=is_for_all, now_ms=now_ms))
     return lanes

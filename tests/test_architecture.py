@@ -89,6 +89,7 @@ ALLOWED = {
         "doctor",
         "chaos",
         "driving",
+        "identity",
         "heads",
         "documents",
         "config",

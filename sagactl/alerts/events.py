@@ -18,6 +18,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import IO, Final
 from urllib.parse import quote
@@ -38,8 +39,11 @@ Publish = Callable[[EventPage], Iterator[int]]
 """Sends the events of a page in order, and yields the number of each that is safely there; raises SendError."""
 
 
-def write_event(page: EventPage, place: int, mask: Mask) -> dict[str, Json]:
-    """Return the CloudEvent of one record."""
+Write = Callable[[EventPage, int], dict[str, Json]]
+
+
+def write_event(page: EventPage, place: int, *, store: str, mask: Mask) -> dict[str, Json]:
+    """Return the CloudEvent of one record; *store* is the log that has it."""
     seq, record, hash_ = page.records[place]
     data = write_record_at(page.run_id, seq, record, hash_)
     return {
@@ -51,30 +55,32 @@ def write_event(page: EventPage, place: int, mask: Mask) -> dict[str, Json]:
         "time": write_time(record.at_ms),
         "datacontenttype": "application/json",
         "dataschema": f"urn:{RECORD_SCHEMA.replace('/', ':')}",
+        "store": store,
         "data": mask(data),
     }
 
 
-def make_publish(target: Target, mask: Mask, resolve: Resolve) -> Publish:
-    """Return what sends events to *target*."""
+def make_publish(target: Target, mask: Mask, resolve: Resolve, *, store: str) -> Publish:
+    """Return what sends events of the log *store* to *target*."""
+    write = partial(write_event, store=store, mask=mask)
     if target.file is not None:
         file = target.file
-        return lambda page: _write_lines(file, page, mask)
+        return lambda page: _write_lines(file, page, write)
     assert target.url is not None, "a target is a file or a url"
     assert target.secret is not None, "a url has a secret"
     url, secret = target.url, target.secret
-    return lambda page: _post_each(resolve(url), resolve(secret), page, mask)
+    return lambda page: _post_each(resolve(url), resolve(secret), page, write)
 
 
-def _post_each(url: str, secret: str, page: EventPage, mask: Mask) -> Iterator[int]:
+def _post_each(url: str, secret: str, page: EventPage, write: Write) -> Iterator[int]:
     for place, (seq, _, _) in enumerate(page.records):
-        event = write_event(page, place, mask)
+        event = write(page, place)
         post(url, canonical(event).encode(), message_id=str(event["id"]), secret=secret, content_type=CONTENT_TYPE)
         yield seq
 
 
-def _write_lines(path: Path, page: EventPage, mask: Mask) -> Iterator[int]:
-    lines = "".join(canonical(write_event(page, place, mask)) + "\n" for place in range(len(page.records)))
+def _write_lines(path: Path, page: EventPage, write: Write) -> Iterator[int]:
+    lines = "".join(canonical(write(page, place)) + "\n" for place in range(len(page.records)))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE), "rb+", buffering=0) as file:

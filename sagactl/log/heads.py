@@ -9,7 +9,8 @@ was cut off, rewritten or put back; and a log that lacks it was. That is all a h
 trusts the place where it was kept. The signature (HMAC-SHA256) is for places that aren't trusted: who can change the
 log and the kept heads, but hasn't the key, can't make them agree.
 
-Events have the hash of each record as well (`documents.write_record_at`): a file of them is a list of heads.
+Events have the hash of each record as well (`documents.write_record_at`): a file of them is a list of heads. They name
+their log beside it; a bare record doesn't.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from sagactl.dataclass import dataclass
-from sagactl.errors import InvalidError
+from sagactl.errors import DamagedLogError, InvalidError, NotFoundError, PrunedError
 from sagactl.log.audit import WHOLE_LOG
 from sagactl.log.base import Finding, Log, Verification
 from sagactl.log.pruning import TOMBSTONES
@@ -51,6 +53,8 @@ class Head:
     number: int
     hash: str
     signature: str | None = None
+    is_placed: bool = True
+    """Whether it named its log itself, and wasn't taken for one of the log that it is compared with."""
 
     @property
     def text(self) -> str:
@@ -92,7 +96,7 @@ def _digest(heads: Iterable[Head]) -> str:
 def read_heads(text: str, store: str) -> list[Head]:
     """Return the heads in *text*: words, the document of `verify --head -o json`, or events; raises InvalidError.
 
-    Of a run's events only the last count; events don't name their log, so they are taken for those of *store*.
+    Of a run's events only the last count; records that don't name their log are taken for those of *store*.
     """
     if len(text) > KEPT_BYTES_MAX:
         raise _not_heads(f"they have more than {KEPT_BYTES_MAX} characters")
@@ -103,7 +107,7 @@ def read_heads(text: str, store: str) -> list[Head]:
 
 
 def _read_lines(text: str, store: str) -> Iterator[Head]:
-    events: dict[str, Head] = {}
+    events: dict[tuple[str, str], Head] = {}
     for number, line in enumerate(text.splitlines(), 1):
         word = line.strip()
         if word.startswith("{"):
@@ -113,8 +117,9 @@ def _read_lines(text: str, store: str) -> Iterator[Head]:
                 yield from (_read_word(each, number) for each in (heads if isinstance(heads, list) else [None]))
                 continue
             head = _read_event(value, store, number)
-            if head.what not in events or events[head.what].number <= head.number:
-                events[head.what] = head
+            place = head.store, head.what
+            if place not in events or events[place].number <= head.number:
+                events[place] = head
         elif word:
             yield _read_word(word, number)
     yield from events.values()
@@ -136,7 +141,9 @@ def _read_event(value: dict[str, Any], store: str, number: int) -> Head:
     run_id, seq, hash_ = (record.get(name) for name in ("run_id", "seq", "hash"))
     if record.get("schema") != RECORD_SCHEMA or type(seq) is not int:
         raise _not_heads(f"line {number} is no record of a run")
-    return _read_word(f"{PREFIX}:{store}:{run_id}:{seq}:{hash_}", number)
+    named = value.get("store")
+    head = _read_word(f"{PREFIX}:{store if named is None else named}:{run_id}:{seq}:{hash_}", number)
+    return replace(head, is_placed=named is not None)
 
 
 def _read_word(word: object, number: int) -> Head:
@@ -155,11 +162,18 @@ def compare(log: Log, heads: Sequence[Head], key: bytes | None) -> list[Finding]
     findings = [] if key is None else [_complain(head) for head in heads if not _is_signed(head, key)]
     if findings:
         return findings  # what somebody may have made up proves nothing
-    others = sorted({head.store for head in heads} - {log.store_id})
-    if others:
-        problem = f"the heads are those of another log (store {others[0][:8]}, this is {log.store_id[:8]})"
-        return [Finding(WHOLE_LOG, None, problem)]
-    return [found for found in (_compare_one(log, heads, place) for place in range(len(heads))) if found is not None]
+    ours = [head for head in heads if head.store == log.store_id]
+    found = (_compare_one(log, ours, place) for place in range(len(ours)))
+    return [*_name_others(heads, log.store_id), *(each for each in found if each is not None)]
+
+
+def _name_others(heads: Sequence[Head], store: str) -> Iterator[Finding]:
+    """Yield a finding for each other log that has heads here: what isn't compared must not look as if it held."""
+    counts = Counter(head.store for head in heads)
+    for other in sorted(counts.keys() - {store}):
+        which = "the heads are" if counts[other] == len(heads) else f"{counts[other]:,} of {len(heads):,} heads are"
+        problem = f"{which} those of another log (store {other[:8]}, this is {store[:8]}): compare them with that one"
+        yield Finding(WHOLE_LOG, None, problem)
 
 
 def _is_signed(head: Head, key: bytes) -> bool:
@@ -185,5 +199,24 @@ def _compare_one(log: Log, heads: Sequence[Head], place: int) -> Finding | None:
         return None
     if head.what == TOMBSTONES:
         return Finding(WHOLE_LOG, None, f"tombstone {head.number} is gone or another: the log was set back")
-    problem = f"record {head.number} is gone or another: cut off, rewritten or set back"
-    return Finding(head.what, head.number, problem)
+    return Finding(head.what, head.number, _say_lost(log, head))
+
+
+def _say_lost(log: Log, head: Head) -> str:
+    if _has_run(log, head.what):
+        return f"record {head.number} is gone or another: cut off, rewritten or set back"
+    if head.is_placed:
+        return "the run is gone: taken out, or the log was set back"
+    return "the run is gone, or it is one of another log: the record doesn't say of which"
+
+
+def _has_run(log: Log, run_id: str) -> bool:
+    try:
+        log.row(run_id)
+    except PrunedError:
+        return True
+    except NotFoundError:
+        return False
+    except DamagedLogError:
+        return True  # there is something of it
+    return True

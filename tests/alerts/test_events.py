@@ -84,6 +84,7 @@ def test_a_file_has_every_record_as_a_cloud_event(tmp_path: Path) -> None:
         "time": logged[0]["at"],
         "datacontenttype": "application/json",
         "dataschema": "urn:sagactl.record:1",
+        "store": project.run("verify", "--head", "-o", "json").json["store"],
         "data": logged[0],
     }
     assert (tmp_path / "out" / "events.jsonl").stat().st_mode & 0o777 == 0o600

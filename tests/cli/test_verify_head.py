@@ -66,7 +66,27 @@ def test_a_run_that_was_cut_off_with_care_is_found(project: Project) -> None:
     assert "gone" in found.json["findings"][0]["problem"]
     shown = project.run("verify", "--head", "@events.jsonl")
     assert shown.code == 1
-    assert "cut off, rewritten or set back" in shown.out
+    assert "the run is gone: taken out, or the log was set back" in shown.out
+
+
+def test_events_of_two_logs_are_told_apart(project: Project) -> None:
+    """L7: a file that two logs write to: what is of the other one is said to be that, and not to be damage."""
+    other = ("--log", str(project.path / "other.db"))
+    assert project.run(*other, *RUN).code == 0
+    both = project.run("verify", "--head", "@events.jsonl")
+    assert both.code == 1
+    assert "don't fit together" in both.out
+    assert "1 of 2 heads are those of another log (store " in " ".join(both.out.split())
+    assert "gone" not in both.out
+    for log in ((), other):
+        store = project.run(*log, "verify", "--head", "-o", "json").json["store"]
+        lines = (project.path / "events.jsonl").read_text().splitlines(keepends=True)
+        (project.path / "ours").write_text("".join(line for line in lines if store in line))
+        assert project.run(*log, "verify", "--head", "@ours", "-q").code == 0
+    bare = project.run(*other, "log", "@latest", "-o", "jsonl").out
+    (project.path / "bare").write_text(bare)
+    found = project.run("verify", "--head", "@bare", "-o", "json")
+    assert "or it is one of another log" in found.json["findings"][0]["problem"]
 
 
 def test_a_head_of_a_damaged_log_is_not_given(project: Project) -> None:

@@ -97,6 +97,36 @@ def test_heads_of_another_log_prove_nothing(log: Log) -> None:
     assert "another log" in problems(log, export(log).replace(log.store_id, "0" * 32))[0]
 
 
+def test_heads_of_two_logs_in_one_file_are_told_apart(log: Log) -> None:
+    """L7: those of this log are compared, the others are named as such: they are no damage, and prove nothing."""
+    kept = export(log)
+    other = kept.replace(log.store_id, "0" * 32)
+    for text in (f"{other}\n{kept}", f"{kept}\n{other}"):
+        (problem,) = problems(log, text)
+        assert problem.startswith("3 of 6 heads are those of another log (store 00000000, this is ")
+    cut = Head(log.store_id, "run1", 9, "f" * 64)
+    assert [each.split(":")[0] for each in problems(log, f"{other}\n{cut}")] == [
+        f"3 of 4 heads are those of another log (store 00000000, this is {log.store_id[:8]})",
+        "record 9 is gone or another",
+    ]
+
+
+def test_a_run_that_is_gone_is_told_from_one_of_another_log(log: Log) -> None:
+    """L7: an event names its log; a bare record doesn't, so of a run that isn't there both are said."""
+    stored = list(log.read("run1"))[-1]
+    record = write_record_at("run7", stored.seq, stored.record, stored.hash)
+    event = {"data": record, "store": log.store_id}
+    assert problems(log, json.dumps(event)) == ["the run is gone: taken out, or the log was set back"]
+    assert "or it is one of another log" in problems(log, json.dumps(record))[0]
+    assert "another log (store 0000" in problems(log, json.dumps({**event, "store": "0" * 32}))[0]
+    log.prune(["run1"], pruned_by="ada")
+    assert problems(log, str(Head(log.store_id, "run1", 99, "f" * 64))) == [
+        "record 99 is gone or another: cut off, rewritten or set back"
+    ]
+    with pytest.raises(InvalidError, match="line 1 is none"):
+        read_heads(json.dumps({**event, "store": "x:run1"}), log.store_id)
+
+
 @pytest.mark.parametrize("lost", [0, 1])
 def test_a_head_that_was_taken_out_of_the_list_is_missed(log: Log, lost: int) -> None:
     """L7: the last line counts the others, so a run can't vanish from the log and the list at once."""

@@ -38,8 +38,8 @@ def render_verification(
         top = headline(Mark.DONE if verification.runs or gone or kept else Mark.NOT_RUN, line, style)
     else:
         found = plural(len(verification.findings), "finding")
-        what = "the log" if kept is None else "the log or what was kept"
-        top = headline(Mark.FAILED, f"{checked}: {found}, {what} was damaged or changed", style)
+        what = "the log was damaged or changed" if kept is None else "the log and what was kept don't fit together"
+        top = headline(Mark.FAILED, f"{checked}: {found}, {what}", style)
     return join_blocks(
         top,
         _list_findings(verification, short_ids, style),
