@@ -55,26 +55,24 @@ def list_metrics(counts: Counts, *, now_ms: int, version: str) -> list[Metric]:
     return [
         Metric("sagactl_build_info", "The release that looked; always 1.", (Sample((("version", version),), 1),)),
         _gauge("sagactl_runs", "Runs in the log.", ("saga", "status"), counts.runs),
-        _ages(
-            "sagactl_oldest_run_age_seconds",
-            "Since the oldest run that is unfinished or stuck was created.",
+        _oldest(
+            "sagactl_oldest_run_timestamp_seconds",
+            "When the oldest run that is unfinished or stuck was created.",
             ("status",),
             unfinished,
-            now_ms,
         ),
         _gauge("sagactl_dead_letters", "Open dead letters.", ("saga", "direction", "reason"), counts.letters),
-        _ages(
-            "sagactl_oldest_dead_letter_age_seconds",
-            "Since the oldest open dead letter was opened.",
+        _oldest(
+            "sagactl_oldest_dead_letter_timestamp_seconds",
+            "When the oldest open dead letter was opened.",
             (),
             counts.letters,
-            now_ms,
         ),
         Metric("sagactl_approvals_waiting", "Steps that wait for an approval.", (_sum(approvals),)),
-        _ages("sagactl_oldest_approval_age_seconds", "Since the oldest of them was asked for.", (), approvals, now_ms),
+        _oldest("sagactl_oldest_approval_timestamp_seconds", "When the oldest of them was asked for.", (), approvals),
         _gauge("sagactl_alerts_open", "Alerts that are not over.", ("reason",), counts.alerts),
         Metric("sagactl_outbox_pending", "Alerts that some channel has not got yet.", (_sum([counts.pending]),)),
-        _ages("sagactl_oldest_pending_age_seconds", "Since the oldest of them arose.", (), [counts.pending], now_ms),
+        _oldest("sagactl_oldest_pending_timestamp_seconds", "When the oldest of them arose.", (), [counts.pending]),
         Metric("sagactl_requests_open", "Requests of operators without an answer.", (_sum([counts.requests]),)),
         _gauge(
             "sagactl_recent_calls",
@@ -120,23 +118,25 @@ def _bound(groups: Sequence[Group]) -> list[Group]:
     return [each if each.labels[0] in kept else each._replace(labels=(OTHERS, *each.labels[1:])) for each in groups]
 
 
-def _ages(name: str, text: str, labels: tuple[str, ...], groups: Iterable[Group], now_ms: int) -> Metric:
-    """Return the greatest age for each combination of *labels*; where there is nothing, there is no sample."""
+def _oldest(name: str, text: str, labels: tuple[str, ...], groups: Iterable[Group]) -> Metric:
+    """Return the earliest time for each combination of *labels*; where there is nothing, there is no sample.
+
+    A time and no age: what is written to a file once, and scraped long after, would be an age that stands still.
+    """
     since: dict[tuple[str, ...], int] = {}
     for each in groups:
         if each.since_ms is not None:
             key = each.labels if labels else ()
             since[key] = min(each.since_ms, since.get(key, each.since_ms))
     samples = [
-        Sample(tuple(zip(labels, values, strict=True)), _seconds(now_ms - at_ms))
-        for values, at_ms in sorted(since.items())
+        Sample(tuple(zip(labels, values, strict=True)), _seconds(at_ms)) for values, at_ms in sorted(since.items())
     ]
     return Metric(name, text, tuple(samples))
 
 
-def _seconds(duration_ms: int) -> Decimal:
-    """Return a duration; a clock that was set back makes none that is negative."""
-    return Decimal(max(0, duration_ms)).scaleb(-3)
+def _seconds(ms: int) -> Decimal:
+    """Return a duration, or a Unix time; a clock that was set back makes none that is negative."""
+    return Decimal(max(0, ms)).scaleb(-3)
 
 
 def render_metrics(metrics: Iterable[Metric]) -> str:

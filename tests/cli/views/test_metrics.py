@@ -22,7 +22,7 @@ def _values(counts: Counts) -> dict[tuple[str, frozenset[tuple[str, str]]], floa
 
 
 def test_every_number_comes_through_with_its_labels() -> None:
-    """Counts by their labels, ages in seconds, and no age where there is nothing."""
+    """Counts by their labels, Unix times in seconds, and none where there is nothing."""
     counts = Counts(
         runs=(
             Group(("a", "stuck"), 2, NOW - 5_500),
@@ -38,8 +38,8 @@ def test_every_number_comes_through_with_its_labels() -> None:
     )
     found = _values(counts)
     assert found["sagactl_runs", frozenset({("saga", "b"), ("status", "succeeded")})] == 9
-    assert found["sagactl_oldest_run_age_seconds", frozenset({("status", "stuck")})] == 5.5
-    assert ("sagactl_oldest_run_age_seconds", frozenset({("status", "succeeded")})) not in found
+    assert found["sagactl_oldest_run_timestamp_seconds", frozenset({("status", "stuck")})] == 9_994.5
+    assert ("sagactl_oldest_run_timestamp_seconds", frozenset({("status", "succeeded")})) not in found
     assert (
         found["sagactl_dead_letters", frozenset({("saga", "a"), ("direction", "action"), ("reason", "in_doubt")})] == 3
     )
@@ -47,11 +47,11 @@ def test_every_number_comes_through_with_its_labels() -> None:
     assert found["sagactl_recent_calls", frozenset(calls)] == 4
     plain = {name: value for (name, labels), value in found.items() if not labels}
     assert plain == {
-        "sagactl_oldest_dead_letter_age_seconds": 2,
+        "sagactl_oldest_dead_letter_timestamp_seconds": 9_998,
         "sagactl_approvals_waiting": 2,
-        "sagactl_oldest_approval_age_seconds": 4,
+        "sagactl_oldest_approval_timestamp_seconds": 9_996,
         "sagactl_outbox_pending": 7,
-        "sagactl_oldest_pending_age_seconds": 0,  # a clock that was set back
+        "sagactl_oldest_pending_timestamp_seconds": 10_000.005,  # a clock that was set back
         "sagactl_requests_open": 1,
         "sagactl_recent_records": 50,
         "sagactl_recent_window_seconds": 60.001,
@@ -67,13 +67,14 @@ def test_an_empty_log_has_every_metric() -> None:
 
 
 def test_names_and_units_are_as_prometheus_wants_them() -> None:
-    """One prefix, base units last, a line of help and the type for each."""
+    """One prefix, base units last, times and no ages, no gauge named as a counter, help and the type for each."""
     metrics = list_metrics(Counts(file_bytes={"db": 1}), now_ms=NOW, version="1")
     for metric in metrics:
         assert metric.name.startswith("sagactl_")
         assert metric.help.endswith(".")
-        is_time = "age" in metric.name or "window" in metric.name
-        assert metric.name.endswith("_seconds") == is_time
+        assert metric.name.endswith("_seconds") == ("oldest" in metric.name or "window" in metric.name)
+        assert metric.name.endswith("_timestamp_seconds") == ("oldest" in metric.name)
+        assert not metric.name.endswith(("_total", "_count", "_sum", "_bucket"))
     assert render_metrics(metrics).count("# TYPE ") == len(metrics)
 
 
@@ -106,5 +107,5 @@ def test_as_json_it_says_the_same() -> None:
     counts = Counts(letters=(Group(("a", "action", "in_doubt"), 3, NOW - 1_500),))
     document = write_metrics(list_metrics(counts, now_ms=NOW, version="1"))
     text = spell(document)
-    assert '"value":1.500' in text.replace(" ", "") or '"value":1.5' in text.replace(" ", "")
+    assert '"value":9998.500' in text.replace(" ", "") or '"value":9998.5' in text.replace(" ", "")
     assert document["schema"] == "sagactl.metrics/1"
