@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from sagactl.tools.invoke import PluginToolbox
     from sagactl.tools.isolated.caller import IsolatedCaller
     from sagactl.tools.isolated.rules import IsolationRules
-    from sagactl.tools.loading import BrokenPlugin, Loaded
     from sagactl.tools.mcp.servers import McpServers
+    from sagactl.tools.plugin import BrokenPlugin, Loaded
     from sagactl.tools.registry import Registry
 
 

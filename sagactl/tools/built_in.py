@@ -8,7 +8,7 @@ from typing import Final
 
 from sagactl.tools import timers
 from sagactl.tools.kind import VERSION
-from sagactl.tools.loading import Loaded, Plugin
+from sagactl.tools.plugin import Loaded, Plugin
 from sagactl.tools.shell.kinds import ShellTools
 from sagactl.tools.shell.processes import Processes
 

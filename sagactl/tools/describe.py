@@ -22,7 +22,7 @@ from sagactl.tools.api import ISOLATIONS, CallContext, CannotTell, Declaration, 
 from sagactl.tools.binding import Converter, build_converter
 from sagactl.tools.convert import write_json
 from sagactl.tools.docstring import read_parameters, summarize
-from sagactl.tools.loading import Home
+from sagactl.tools.plugin import Home
 from sagactl.tools.schema import Schema, UnsupportedTypeError, build_schema, resolve_hints, unwrap
 from sagactl.tools.validate import InvalidSchemaError, compile_schema
 

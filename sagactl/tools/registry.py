@@ -18,19 +18,9 @@ from sagactl.dataclass import dataclass
 from sagactl.errors import NotFoundError, PluginError
 from sagactl.tools.api import PLACE, Declaration, declarations_of
 from sagactl.tools.describe import Place, Tool, describe_tool
-from sagactl.tools.loading import (
-    BrokenPlugin,
-    Loaded,
-    Plugin,
-    Watch,
-    installed_entry_points,
-    load_entry_point,
-    load_folder,
-    load_functions,
-    origin_of,
-    version_of,
-    watch_nothing,
-)
+from sagactl.tools.installed import installed_entry_points, load_entry_point, origin_of, version_of
+from sagactl.tools.loading import Watch, load_folder, load_functions, watch_nothing
+from sagactl.tools.plugin import BrokenPlugin, Loaded, Plugin
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

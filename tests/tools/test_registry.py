@@ -11,7 +11,7 @@ import pytest
 
 from sagactl.errors import NotFoundError, PluginError
 from sagactl.tools.invoke import PluginToolbox
-from sagactl.tools.loading import BrokenPlugin
+from sagactl.tools.plugin import BrokenPlugin
 from sagactl.tools.registry import Registry, collect_tools
 from tests.tools.building import invocation
 

@@ -20,7 +20,7 @@ from sagactl.tools.http.files import SUFFIX, find_files
 from sagactl.tools.http.library import guard_library, is_installed
 from sagactl.tools.http.reading import Broken, read_file, spell_problems
 from sagactl.tools.http.settings import HttpSettings, read_settings
-from sagactl.tools.loading import BrokenPlugin, Loaded, Plugin
+from sagactl.tools.plugin import BrokenPlugin, Loaded, Plugin
 
 if TYPE_CHECKING:
     from sagactl.tools.http.openapi_writing import Imported

@@ -26,7 +26,8 @@ from sagactl.tools.describe import Tool, describe_tool
 from sagactl.tools.invoke import PluginToolbox
 from sagactl.tools.isolated.reply import write_answer, write_probe_reply
 from sagactl.tools.isolated.request import read_home, read_invocation
-from sagactl.tools.loading import BrokenPlugin, load_one
+from sagactl.tools.loading import load_one
+from sagactl.tools.plugin import BrokenPlugin
 from sagactl.tools.registry import Registry, find_place
 
 if TYPE_CHECKING:

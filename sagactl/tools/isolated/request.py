@@ -17,7 +17,7 @@ from sagactl.dataclass import dataclass
 from sagactl.tools.base import Invocation
 from sagactl.tools.describe import Isolation
 from sagactl.tools.isolated.rules import IsolationRules
-from sagactl.tools.loading import Home
+from sagactl.tools.plugin import Home
 
 _OTHERWISE: Final = frozenset({"operation", "seconds_left", "project", "cancelled"})
 """What of a call isn't JSON as it is."""

@@ -19,7 +19,8 @@ from sagactl.dataclass import dataclass
 from sagactl.errors import InvalidError
 from sagactl.tools.api import IN_PROCESS
 from sagactl.tools.describe import Isolation, Tool
-from sagactl.tools.loading import PROGRAM, Home, Plugin, digest_home
+from sagactl.tools.loading import digest_home
+from sagactl.tools.plugin import PROGRAM, Home, Plugin
 
 MEMORY_BYTES_MIN: Final = 128 * 1_048_576
 """With less of an address space hardly any interpreter starts."""

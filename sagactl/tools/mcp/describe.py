@@ -13,12 +13,12 @@ from typing import Final, cast
 from sagactl.core.canonical import Json, digest
 from sagactl.core.template import paths_of
 from sagactl.tools.api import DECLARATIONS, Declaration
-from sagactl.tools.loading import BrokenPlugin, Loaded, Plugin
 from sagactl.tools.mcp.connection import Connection
 from sagactl.tools.mcp.lock import Pin, PinnedServer
 from sagactl.tools.mcp.names import is_tool_name, name_tool
 from sagactl.tools.mcp.settings import Server, ToolTable
 from sagactl.tools.mcp.tool import ALREADY_GONE, McpTool
+from sagactl.tools.plugin import BrokenPlugin, Loaded, Plugin
 
 VERSION_LENGTH: Final = 12
 _OLD_DRAFTS: Final = ("draft-04", "draft-06", "draft-07")

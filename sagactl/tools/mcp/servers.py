@@ -17,11 +17,11 @@ from sagactl.core.records import ToolChange
 from sagactl.dataclass import dataclass
 from sagactl.errors import InvalidError, NotFoundError, StorageError
 from sagactl.once import once_property
-from sagactl.tools.loading import BrokenPlugin, Loaded
 from sagactl.tools.mcp.describe import describe_server
 from sagactl.tools.mcp.lock import LOCK_FILE, Lock, PinnedServer, compare_servers, read_lock, write_lock
 from sagactl.tools.mcp.names import NOTE_NAME
 from sagactl.tools.mcp.settings import BadServerError, Server, read_servers
+from sagactl.tools.plugin import BrokenPlugin, Loaded
 
 if TYPE_CHECKING:
     from sagactl.tools.mcp.connection import Connection, Host

@@ -13,12 +13,12 @@ from sagactl.core.canonical import Json
 from sagactl.core.saga import ToolFacts
 from sagactl.errors import InvalidError
 from sagactl.tools.api import declarations_of
-from sagactl.tools.loading import BrokenPlugin
 from sagactl.tools.mcp.describe import describe_server
 from sagactl.tools.mcp.lock import Pin, PinnedServer, compare_pins, read_lock, write_lock
 from sagactl.tools.mcp.names import name_tool
 from sagactl.tools.mcp.servers import McpServers
 from sagactl.tools.mcp.settings import BadServerError, Server, read_servers
+from sagactl.tools.plugin import BrokenPlugin
 from sagactl.tools.registry import Registry, collect_tools
 from sagactl.tools.shell.processes import Processes
 
