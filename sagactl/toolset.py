@@ -127,6 +127,11 @@ class ToolSet:
 
         return Vault(self._config.secrets)
 
+    def move_servers(self, copy: Path) -> None:
+        """Start servers in *copy*, which stands for the project's folder in this process."""
+        if self.servers is not None:
+            self.servers.move(copy)
+
     def why_missing(self, tool: str) -> tuple[str, str | None] | None:
         """Return what keeps *tool* from being used, its plugin is broken, or two give it, and what mends that."""
         broken = self.registry.find_broken(tool)

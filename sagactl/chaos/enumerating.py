@@ -44,7 +44,7 @@ class Reference:
     actions: tuple[Operation, ...]
     compensations: tuple[Operation, ...] = ()
     lines: Mapping[Operation, tuple[str, ...]] = field(default_factory=dict)
-    """The lines of its own file that a tool comes to."""
+    """The lines below the folder of the plugins, and of its own file, that a tool comes to."""
     growth: Mapping[Operation, Growth] = field(default_factory=dict)
     """What an action adds to the world."""
     is_steady: bool = True

@@ -51,7 +51,7 @@ _SAID: Final = {
 class Fault:
     """Something that goes wrong with one operation, or with the run as a whole: the first time, or always.
 
-    `line` names where in the tool's file the process dies; without one it dies as the tool is entered.
+    `line` names where in the project's plugins the process dies; without one it dies as the tool is entered.
     """
 
     kind: FaultKind

@@ -14,7 +14,7 @@ from typing import Final
 
 from sagactl.chaos.experiment import Fault, FaultKind
 from sagactl.chaos.observed import Seen, Sight
-from sagactl.chaos.tracing_lines import watching_lines
+from sagactl.chaos.tracing_lines import Sources, watching_lines
 from sagactl.chaos.trail import Plan, Trail
 from sagactl.chaos.traits import measure_growth
 from sagactl.core.answer import Answer, ProbeReply
@@ -44,7 +44,7 @@ class FaultyTools:
         tools: What really is called.
         plan: What goes wrong.
         trail: What is told of it.
-        file_of: The file of a tool, whose lines a process may die at; None where there is none.
+        sources_of: The code of a tool, at whose lines a process may die; None where there is none.
         look: Looks at the world before and after each action, where that is wanted.
     """
 
@@ -53,13 +53,13 @@ class FaultyTools:
         tools: Toolbox,
         plan: Plan,
         trail: Trail,
-        file_of: Callable[[str], str | None],
+        sources_of: Callable[[str], Sources | None],
         look: Callable[[], Json] | None = None,
     ) -> None:
         self._tools = tools
         self._plan = plan
         self._trail = trail
-        self._file_of = file_of
+        self._sources_of = sources_of
         self._look = look
         self._late: dict[Operation, Invocation] = {}
         self._askings: dict[Operation, int] = {}
@@ -124,7 +124,8 @@ class FaultyTools:
         before = None if self._look is None else self._look()
         self._trail.note(Seen(Sight.CALL, operation))
         wants_lines = self._look is not None or self._plan.is_watching(operation)
-        with watching_lines(self._file_of(invocation.tool) if wants_lines else None, self._note_line(operation)):
+        sources = self._sources_of(invocation.tool) if wants_lines else None
+        with watching_lines(sources, self._note_line(operation)):
             answer = self._tools.call(invocation)
         self._trail.note(Seen(Sight.RETURN, operation, answer.kind.value, _digest(answer.output)))
         if self._look is not None:

@@ -13,6 +13,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -41,11 +42,12 @@ class How(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What came of one process: its result, or why there is none."""
+    """What came of one process: its result, or why there is none; and how long it took."""
 
     how: How
     result: Json = None
     detail: str = ""
+    took_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ class Work:
 class _Process:
     work: Work
     pid: int
+    began: float
     deadline: float
     is_late: bool = False
 
@@ -116,7 +119,8 @@ class Crew:
     def _start(self, work: Work, timeout_seconds: float) -> None:
         (work.folder / RESULT).unlink(missing_ok=True)
         pid = fork_masked(partial(_be_child, work, timeout_seconds))
-        self._running.append(_Process(work, pid, time.monotonic() + timeout_seconds))
+        now = time.monotonic()
+        self._running.append(_Process(work, pid, now, now + timeout_seconds))
 
 
 def _be_child(work: Work, timeout_seconds: float, mask: Iterable[int]) -> NoReturn:
@@ -167,7 +171,7 @@ def _look(process: _Process) -> Finished | None:
             _kill(process)
         return None
     _sweep(process)
-    return _finish(process, status)
+    return replace(_finish(process, status), took_ms=round(1_000 * (time.monotonic() - process.began)))
 
 
 def _finish(process: _Process, status: int) -> Finished:

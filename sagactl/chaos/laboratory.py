@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import field, replace
@@ -23,12 +24,13 @@ from sagactl.chaos.experiment import Experiment, name_operation
 from sagactl.chaos.findings import Finding
 from sagactl.chaos.forks import Crew, Finished, How, Work
 from sagactl.chaos.judge import Trial, judge, judge_reference
-from sagactl.chaos.life import Setting, live, read_again
+from sagactl.chaos.life import WORLD, Setting, live, read_again
 from sagactl.chaos.observed import STUCK_PHASES, Close, Observed, Sight
 from sagactl.chaos.observing import compare_growth, find_rest, gather_growth, gather_lines, list_operations, observe
 from sagactl.chaos.recorded import RecordedTools, Target
 from sagactl.chaos.report import World
 from sagactl.chaos.settings import ChaosSettings
+from sagactl.chaos.tracing_lines import Sources
 from sagactl.chaos.world import WORLD_BYTES_MAX, Looking, is_too_large
 from sagactl.core.canonical import Json
 from sagactl.core.records import Direction, Operation, RunStatus
@@ -73,6 +75,8 @@ class Laboratory:
     jobs: int = 1
     timeout_seconds: float = TIMEOUT_SECONDS
     crew: Crew = field(default_factory=Crew, init=False)
+    took_ms: Counter[str] = field(default_factory=Counter, init=False)
+    """How long each experiment took, by its name."""
     _number: int = field(default=0, init=False)
 
     @property
@@ -117,6 +121,7 @@ class Laboratory:
                 yield Work(self._number, setting.folder, partial(live, setting, experiment))
 
         def again(work: Work, finished: Finished) -> Work | None:
+            self.took_ms[known[work.number][0].name] += finished.took_ms
             if finished.how is not How.DIED or lives[work.number] >= LIVES_MAX:
                 return None
             lives[work.number] += 1
@@ -136,6 +141,7 @@ class Laboratory:
         setting = self._set_up(is_reference=True)
         work = Work(self._number, setting.folder, partial(live, setting, experiment))
         ((_, finished),) = self.crew.carry_out([work], jobs=1, timeout_seconds=3 * self.timeout_seconds)
+        self.took_ms[experiment.name] += finished.took_ms
         _refuse_failure(experiment, finished)
         _import_all(finished.result)
         observed = observe(setting, experiment, finished, 1)
@@ -152,9 +158,9 @@ class Laboratory:
         folder = self.folder / str(self._number)
         folder.mkdir(mode=0o700)
         if self.settings.world is None:
-            (folder / "world").mkdir(mode=0o700)
+            (folder / WORLD).mkdir(mode=0o700)
         else:
-            shutil.copytree(self.settings.world, folder / "world", symlinks=True)
+            shutil.copytree(self.settings.world, folder / WORLD, symlinks=True)
         return Setting(
             project=self.project,
             saga=self.saga,
@@ -163,12 +169,13 @@ class Laboratory:
             run_id=make_run_id(),  # a target elsewhere may know the keys of experiments that others have made
             make_tools=self._make_tools,
             make_world=self._make_world,
-            file_of=self._file_of,
+            sources_of=self._sources_of,
             is_reference=is_reference,
         )
 
     def _make_tools(self, folder: Path) -> Toolbox:
         if self.outputs is None:
+            self.project.toolset.move_servers(folder / WORLD)
             return self.project.toolbox
         return RecordedTools(self.project.toolbox, Target(folder / "target.jsonl"), self.outputs)
 
@@ -184,10 +191,11 @@ class Laboratory:
 
         return ask_tool(tools, name, folder, run_id)
 
-    def _file_of(self, tool: str) -> str | None:
+    def _sources_of(self, tool: str) -> Sources | None:
         if self.outputs is not None or tool.startswith(("shell.", "time.")):
             return None
-        return self.project.registry.tool(tool).place.file
+        folder = (self.project.config.project / "plugins").resolve()  # as its modules are imported
+        return Sources(self.project.registry.tool(tool).place.file, str(folder))
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from sagactl.chaos.experiment import Asked, Experiment
 from sagactl.chaos.faulty_tools import FaultyTools
 from sagactl.chaos.observed import Close, Seen, Sight
+from sagactl.chaos.tracing_lines import Sources
 from sagactl.chaos.trail import Plan, Trail
 from sagactl.chaos.traits import find_difference, measure_growth
 from sagactl.chaos.watched_log import watch
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 APPROVALS_MAX: Final = 1_000
 SETTINGS: Final = Settings(calls_max=1)
 TRAIL: Final = "trail.jsonl"
+WORLD: Final = "world"
+"""The folder, in that of an experiment, that tools are given as their project."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +63,13 @@ class Setting:
     run_id: str
     make_tools: Callable[[Path], Toolbox]
     make_world: Callable[[Path, str, Toolbox], Looking]
-    file_of: Callable[[str], str | None] = field(default=lambda _: None)
+    sources_of: Callable[[str], Sources | None] = field(default=lambda _: None)
     is_reference: bool = False
 
     @property
     def world(self) -> Path:
         """Return the folder that tools are given as their project."""
-        return self.folder / "world"
+        return self.folder / WORLD
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +112,7 @@ def live(setting: Setting, experiment: Experiment) -> dict[str, Json]:
     log = open_log(setting.folder / "log.db", is_lasting=False)
     try:
         home = _Home(setting, watch(log, plan))
-        faulty = FaultyTools(tools, plan, trail, setting.file_of, world.look if setting.is_reference else None)
+        faulty = FaultyTools(tools, plan, trail, setting.sources_of, world.look if setting.is_reference else None)
         with Driver(home, lambda: _make_engine(home, faulty)) as driver:
             ending = _Course(setting, experiment, home, driver, trail).run()
         state = home.read(setting.run_id).state

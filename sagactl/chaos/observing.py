@@ -23,7 +23,7 @@ def list_operations(observed: Observed, direction: Direction) -> tuple[Operation
 
 
 def gather_lines(observed: Observed) -> dict[Operation, tuple[str, ...]]:
-    """Return the lines of its file that each tool came to, in order."""
+    """Return the lines that each tool came to, in order."""
     lines: dict[Operation, list[str]] = {}
     for seen in observed.trail:
         if seen.sight is Sight.LINE and seen.operation is not None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
+from types import MappingProxyType
 
 from sagactl.chaos.experiment import Experiment
 from sagactl.chaos.findings import Code, Finding, Severity
@@ -51,6 +52,8 @@ class StepVerdict:
     back: int
     verdict: Verdict
     codes: tuple[Code, ...] = ()
+    took_ms: int = 0
+    """How long its experiments took, all lives of them added up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,8 @@ class ChaosReport:
     left_out: int = 0
     """Experiments that there are, and that were not made, for --only, --limit or --pairs."""
     steps: tuple[StepVerdict, ...] = field(default=())
+    took_ms: int = 0
+    """How long all experiments took, the runs without a fault too; several at once are added up."""
 
     @property
     def is_safe(self) -> bool:
@@ -83,11 +88,14 @@ def make_report(
     *,
     not_reached: Sequence[str] = (),
     left_out: int = 0,
+    took_ms: Mapping[str, int] = MappingProxyType({}),
 ) -> ChaosReport:
-    """Return the report; findings of one code about one step are one."""
+    """Return the report; findings of one code about one step are one. *took_ms* is by experiment."""
     found = _merge(saga, findings)
-    steps = tuple(_judge_step(step.id, made, found, set(not_reached)) for step in saga.steps)
-    return ChaosReport(saga, world, tuple(checks), tuple(made), found, tuple(not_reached), left_out, steps)
+    steps = tuple(_judge_step(step.id, made, found, set(not_reached), took_ms) for step in saga.steps)
+    return ChaosReport(
+        saga, world, tuple(checks), tuple(made), found, tuple(not_reached), left_out, steps, sum(took_ms.values())
+    )
 
 
 def _merge(saga: Saga, findings: Iterable[Finding]) -> tuple[Found, ...]:
@@ -115,7 +123,9 @@ def _list_others(group: Sequence[Finding]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(each.experiment for each in group if each.experiment != first))
 
 
-def _judge_step(step: str, made: Sequence[Experiment], found: Sequence[Found], not_reached: set[str]) -> StepVerdict:
+def _judge_step(
+    step: str, made: Sequence[Experiment], found: Sequence[Found], not_reached: set[str], took_ms: Mapping[str, int]
+) -> StepVerdict:
     own = [each for each in made if each.place is not None and each.place.step == step and each.name not in not_reached]
     forward = sum(_is_forward(each.place) for each in own)
     mine = [each for each in found if each.step == step]
@@ -125,7 +135,10 @@ def _judge_step(step: str, made: Sequence[Experiment], found: Sequence[Found], n
         verdict = Verdict.NOTED
     else:
         verdict = Verdict.SAFE if own else Verdict.NOT_TRIED
-    return StepVerdict(step, forward, len(own) - forward, verdict, tuple(each.first.code for each in mine))
+    codes = tuple(each.first.code for each in mine)
+    return StepVerdict(
+        step, forward, len(own) - forward, verdict, codes, sum(took_ms.get(each.name, 0) for each in own)
+    )
 
 
 def _is_forward(place: Operation | None) -> bool:

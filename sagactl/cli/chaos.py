@@ -245,6 +245,7 @@ def _experiment(session: Session, laboratory: Laboratory, choice: Choice) -> Cha
         [finding for each in outcomes for finding in each.findings],
         not_reached=not_reached,
         left_out=left_out,
+        took_ms=laboratory.took_ms,
     )
 
 

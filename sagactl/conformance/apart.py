@@ -46,14 +46,17 @@ def check_apart(suite: Suite, subject: Subject, close: Callable[[], None]) -> tu
     kept = suite.place / _RESULT
     kept.unlink(missing_ok=True)
     suite.calling.unlink(missing_ok=True)
+    began = time.monotonic()
     status = _wait(fork_masked(partial(_be_child, suite, subject, close)))
+    took_ms = round(1_000 * (time.monotonic() - began))
     if not kept.exists():
-        return _describe_death(suite, subject, status)
+        report, notes = _describe_death(suite, subject, status)
+        return replace(report, took_ms=took_ms), notes
     found = pickle.loads(kept.read_bytes())  # noqa: S301 - our own, in a folder of our own
     if isinstance(found, _Refused):
         raise RefusedError(found.message, code=found.code, hint=found.hint or "sagactl help tools-check")
     report, notes = found
-    return report, notes
+    return replace(report, took_ms=took_ms), notes
 
 
 def _be_child(suite: Suite, subject: Subject, close: Callable[[], None], mask: Iterable[int]) -> NoReturn:

@@ -42,6 +42,8 @@ class ToolReport:
     compensation: str | None = None
     probe: str | None = None
     findings: Mapping[Rule, Finding] = field(default_factory=dict)
+    took_ms: int = 0
+    """How long all of its cases took."""
 
     def count(self, verdict: Verdict) -> int:
         """Return how many rules have that verdict."""

@@ -254,7 +254,7 @@ def test_ctrl_c_ends_every_process_and_leaves_no_folder(tmp_path: Path) -> None:
 
 
 def test_ci_is_told_of_each_step(tmp_path: Path) -> None:
-    """`--junit` has a case for each step, `--strict` takes notes for failures, and stderr tells what is new."""
+    """`--junit` has a case for each step, with its time; `--strict` takes notes for failures."""
     project = make_project(tmp_path, BEFORE_PIVOT.format(tool="far.put", more=""))
     arguments = ("--only", "wrong", "--limit", "2", "--junit", "chaos.xml")
     loose = project.run("chaos", "planted", *arguments)
@@ -267,6 +267,10 @@ def test_ci_is_told_of_each_step(tmp_path: Path) -> None:
     assert failure is not None
     assert failure.get("type") == "effect-not-seen"
     assert cases["contract"].find("skipped") is not None
+    took = {name: float(case.get("time", "")) for name, case in cases.items()}
+    (suite,) = ET.parse(tmp_path / "chaos.xml").iter("testsuite")
+    assert 0 < took["wrong"] < float(suite.get("time", "")), took
+    assert took["contract"] == 0
 
 
 def test_stderr_tells_of_a_finding_as_soon_as_it_is_there(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ SECRET_SAGA = BEFORE_PIVOT.replace("steps:", "secrets: [api_key]\nsteps:")
 PLANTED = {
     "no key": Planted("double.put", "double-effect"),
     "key before effect": Planted("forgetful.put", "lost-effect"),
+    "key before effect, below": Planted("deep.put", "lost-effect"),
     "half an undo": Planted("half.put", "left-behind"),
     "half an action": Planted("torn.put", "left-behind"),
     "half an action probed": Planted("cut.put", "probe-lies"),

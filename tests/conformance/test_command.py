@@ -297,11 +297,12 @@ def test_a_reject_that_the_schema_refuses_is_told(tmp_path: Path) -> None:
 
 
 def test_junit_has_a_case_for_each_rule(tmp_path: Path) -> None:
-    """`--junit`: a suite for each tool, a failure for each breach, skipped what isn't promised or tried."""
+    """`--junit`: a suite for each tool, with its time; a failure for each breach, skipped what isn't promised."""
     file = tmp_path / "tools.xml"
     assert check(make_project(tmp_path), "late.put", "far.put", "--junit", str(file)).code == 1
     suites = {each.get("name"): each for each in ET.parse(file).iter("testsuite")}
     assert suites.keys() == {"tools check late.put", "tools check far.put"}
+    assert all(float(each.get("time", "")) > 0 for each in suites.values())
     late = {each.get("name"): [child.tag for child in each] for each in suites["tools check late.put"].iter("testcase")}
     assert late["late"] == ["failure"]
     assert late["undo"] == []

@@ -97,14 +97,14 @@ def _write_experiment(each: Experiment) -> Json:
 def make_chaos_suite(report: ChaosReport, *, strict: bool) -> Suite:
     """Return the suite: a case for each step, and one for each finding of the run as a whole."""
     cases = [_make_case(each, report, strict=strict) for each in report.steps]
-    return Suite(f"chaos {report.saga.name}", [*cases, *_cases_of_run(report, strict=strict)])
+    return Suite(f"chaos {report.saga.name}", [*cases, *_cases_of_run(report, strict=strict)], took_ms=report.took_ms)
 
 
 def _make_case(each: StepVerdict, report: ChaosReport, *, strict: bool) -> Case:
     found = [one for one in report.found if one.step == each.step]
     if each.verdict == "not_tried":
         return Case(each.step, "skipped", "not_tried", "no experiment was made on it")
-    return _judge_case(each.step, found, strict=strict)
+    return _judge_case(each.step, found, strict=strict, took_ms=each.took_ms)
 
 
 def _cases_of_run(report: ChaosReport, *, strict: bool) -> list[Case]:
@@ -113,10 +113,10 @@ def _cases_of_run(report: ChaosReport, *, strict: bool) -> list[Case]:
     return [_judge_case("run", found, strict=strict)] if found else []
 
 
-def _judge_case(name: str, found: Sequence[Found], *, strict: bool) -> Case:
+def _judge_case(name: str, found: Sequence[Found], *, strict: bool, took_ms: int = 0) -> Case:
     bad = [one for one in found if strict or one.first.severity is Severity.UNSAFE]
     text = "\n".join(f"{one.first.code}: {one.first.seen} ({one.first.experiment})" for one in found)
-    return Case(name, "failure" if bad else "passed", bad[0].first.code.value if bad else "", text)
+    return Case(name, "failure" if bad else "passed", bad[0].first.code.value if bad else "", text, took_ms)
 
 
 def annotate_chaos(report: ChaosReport, words: Sequence[str]) -> list[Annotation]:

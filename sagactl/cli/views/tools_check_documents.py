@@ -56,7 +56,11 @@ def _write_finding(tool: ToolReport, finding: Finding, words: Sequence[str]) -> 
 def make_check_suites(report: CheckReport, *, strict: bool) -> list[Suite]:
     """Return a suite for each tool, with a case for each rule that concerns it."""
     return [
-        Suite(f"tools check {tool.tool}", [_make_case(each, strict=strict) for each in tool.findings.values()])
+        Suite(
+            f"tools check {tool.tool}",
+            [_make_case(each, strict=strict) for each in tool.findings.values()],
+            took_ms=tool.took_ms,
+        )
         for tool in report.tools
     ]
 

@@ -109,6 +109,10 @@ class Connection:
         self._patient_from = 0.0
         self._pid = os.getpid()
 
+    def move(self, server: Server) -> None:
+        """Start the server otherwise from the next time on."""
+        self._server = server
+
     def list_tools(self) -> PinnedServer:
         """Return what the server says of its tools now; raises NotReachedError."""
         return self._host.loop.submit(self._list()).result()

@@ -131,6 +131,13 @@ class McpServers:
             name, made
         )  # it opens nothing before it is used, so one too many is no loss
 
+    def move(self, copy: Path) -> None:
+        """Start all servers of this process in *copy* in place of the project, from the next time on."""
+        from sagactl.tools.mcp.elsewhere import move_server
+
+        for name, connection in self._connections.items():
+            connection.move(move_server(self.servers[name], self._project, copy))
+
     def look(self, names: Sequence[str] = ()) -> list[Look]:
         """Return what the servers say of their tools now, all of them or those of the *names*.
 

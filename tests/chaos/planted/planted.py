@@ -76,6 +76,15 @@ def take_later(context: CallContext) -> Mapping[str, int]:
     return {"taken": take(context)}
 
 
+@tool("deep.put", compensation="forgetful.take", chaos_safe=True)
+def put_deeply(context: CallContext) -> Thing:
+    """Leave it to another module, whose mistake it is."""
+    from ._ledger import put_once
+
+    put_once(context)
+    return answer("put")
+
+
 # left-behind
 
 
