@@ -12,16 +12,22 @@ import pytest
 
 from tests.cli.project import Project
 from tests.cli.verdict import check_calls
+from tests.proof import Prove
 from tests.tools.shell.commands import wait_until
 
+POINTS_GOAL = 19
 KILL_AT = str(Path(__file__).with_name("kill_at.py"))
 PLUGIN = '''
 """A desk whose tools hold on where a file says so, each time they come to it."""
-import os, time
+import os, signal, time
 from pathlib import Path
 from sagactl import CallContext, Done, NotDone, tool
 
 def hold(folder, phase):
+    deaths = (folder / "dies").read_text().splitlines() if (folder / "dies").exists() else []
+    if deaths[:1] == [phase]:
+        (folder / "dies").write_text(chr(10).join(deaths[1:]))
+        os.kill(os.getpid(), signal.SIGKILL)
     if (folder / "hold").exists() and (folder / "hold").read_text() == phase:
         (folder / "held").touch()
         time.sleep(60)
@@ -117,6 +123,11 @@ def _read_ledger(project: Project) -> list[str]:
     return [line.split()[0] for line in file.read_text().splitlines()] if file.exists() else []
 
 
+def _prove(prove: Prove) -> None:
+    """Count one point at which an isolated call, or its driver, was killed or ended, and nothing was wrong after it."""
+    prove("isolated calls killed or ended at a point", 1, goal=POINTS_GOAL)
+
+
 def _kill_at(project: Project, phase: str, *arguments: str) -> None:
     """Run, and kill the driver when a call has come to *phase*."""
     (project.path / "hold").write_text(phase)
@@ -136,7 +147,7 @@ def _kill_at(project: Project, phase: str, *arguments: str) -> None:
     ],
 )
 def test_a_driver_killed_in_an_isolated_call_leaves_one_effect(
-    desk: Project, saga: str, phase: str, status: str
+    desk: Project, saga: str, phase: str, status: str, prove: Prove
 ) -> None:
     """E6, E12, E17: killed while its process starts, before and after the effect, in both directions."""
     _kill_at(desk, phase, "run", saga)
@@ -145,26 +156,49 @@ def test_a_driver_killed_in_an_isolated_call_leaves_one_effect(
     assert _read_ledger(desk) == (["open"] if status == "succeeded" else ["open", "close"])
     wait_until(lambda: not list((desk.path / ".sagactl" / "calls").iterdir()))
     assert desk.run("verify", "-q").code == 0
+    _prove(prove)
+
+
+@pytest.mark.parametrize(
+    ("saga", "phases", "effects"),
+    [
+        *(("opens", phase, ["open"]) for phase in ("import", "before", "after")),
+        ("opens", "after, probe", ["open"]),
+        *(("refuses", phase, ["open", "close"]) for phase in ("undo before", "undo after")),
+    ],
+)
+def test_a_process_killed_in_its_call_leaves_one_effect(
+    desk: Project, saga: str, phases: str, effects: list[str], prove: Prove
+) -> None:
+    """E4, E6, E12: the driver lives on and finds out what the call that died has come to, forward and back."""
+    (desk.path / "dies").write_text("\n".join(phases.split(", ")))
+    ran = desk.run("run", saga, "-q")
+    assert (desk.path / "dies").read_text() == ""  # V0: it did die
+    assert (ran.code, _read_ledger(desk)) == (0 if saga == "opens" else 10, effects), ran.err
+    assert not list((desk.path / ".sagactl" / "calls").iterdir())
+    _prove(prove)
 
 
 @pytest.mark.parametrize("number", [2, 3])
-def test_a_driver_killed_before_it_wrote_the_answer_down_asks_for_it(desk: Project, number: int) -> None:
+def test_a_driver_killed_before_it_wrote_the_answer_down_asks_for_it(desk: Project, number: int, prove: Prove) -> None:
     """E1, E4: the reply was there and its commit was not; a resume finds out, and there is one effect."""
     killed = desk.run_python(KILL_AT, "before", str(number), "run", "opens", "-q")
     assert killed.code == -9
     assert desk.run("resume", "--all", "-q").code == 0
     assert _read_ledger(desk) == ["open"]
+    _prove(prove)
 
 
-def test_a_driver_killed_in_the_probe_asks_again(desk: Project) -> None:
+def test_a_driver_killed_in_the_probe_asks_again(desk: Project, prove: Prove) -> None:
     """E6, E17: twice killed, in the call and in the probe of its resume, and still one effect."""
     _kill_at(desk, "after", "run", "opens")
     _kill_at(desk, "probe", "resume", "--all")
     assert desk.run("resume", "--all", "-q").code == 0
     assert _read_ledger(desk) == ["open"]
+    _prove(prove)
 
 
-def test_a_tool_that_hangs_for_ever_is_over_at_its_timeout(desk: Project) -> None:
+def test_a_tool_that_hangs_for_ever_is_over_at_its_timeout(desk: Project, prove: Prove) -> None:
     """E14: where an in-process tool would keep the run waiting (`cannot_end`), an isolated one is ended and undone."""
     ran = desk.run("run", "hangs", "-q", "-o", "json")
     run: dict[str, Any] = ran.json["run"]
@@ -172,6 +206,7 @@ def test_a_tool_that_hangs_for_ever_is_over_at_its_timeout(desk: Project) -> Non
     assert _read_ledger(desk) == ["open", "close"]
     (hang,) = [step for step in run["steps"] if step["id"] == "hang"]
     assert hang["error"]["type"] == "timeout"
+    _prove(prove)
 
 
 def test_the_first_interrupt_lets_an_isolated_call_settle(desk: Project) -> None:
@@ -186,7 +221,7 @@ def test_the_first_interrupt_lets_an_isolated_call_settle(desk: Project) -> None
     assert _read_ledger(desk) == ["open", "open"]
 
 
-def test_the_second_interrupt_ends_it_at_once(desk: Project) -> None:
+def test_the_second_interrupt_ends_it_at_once(desk: Project, prove: Prove) -> None:
     """E17: what was under way is in doubt and ended; a resume finds out."""
     process = desk.start("run", "holds")
     wait_until((desk.path / "begun").exists, 30)
@@ -198,9 +233,10 @@ def test_the_second_interrupt_ends_it_at_once(desk: Project) -> None:
     wait_until(lambda: not list((desk.path / ".sagactl" / "calls").iterdir()))
     assert desk.run("rollback", desk.latest()["id"], "-q", "--reason", "test").code == 0
     assert _read_ledger(desk) == ["open", "close"]
+    _prove(prove)
 
 
-def test_a_cancelled_run_ends_a_call_that_hangs(desk: Project) -> None:
+def test_a_cancelled_run_ends_a_call_that_hangs(desk: Project, prove: Prove) -> None:
     """E14, E22: `cancel` in a deaf call ends it once it had time to settle, and undoes the rest."""
     (desk.path / "sagas" / "holds.yaml").write_text(HOLDS.replace("steps:", "settle_timeout: 1s\nsteps:", 1))
     process = desk.start("run", "holds", "-q")
@@ -210,6 +246,7 @@ def test_a_cancelled_run_ends_a_call_that_hangs(desk: Project) -> None:
     process.communicate(timeout=20)
     assert (process.returncode, cancelled.code) == (10, 0)
     assert _read_ledger(desk) == ["open", "close"]
+    _prove(prove)
 
 
 @pytest.fixture
@@ -231,13 +268,14 @@ def test_what_ships_runs_isolated(shipped: Project) -> None:
 
 
 @pytest.mark.parametrize("point", ["before_effect", "after_effect"])
-def test_an_isolated_process_that_is_killed_takes_nobody_along(shipped: Project, point: str) -> None:
+def test_an_isolated_process_that_is_killed_takes_nobody_along(shipped: Project, point: str, prove: Prove) -> None:
     """E3, E6: the run goes on in the same process: the call is in doubt, the probe finds out, one charge."""
     ran = shipped.run(*GOOD, "-o", "json", extra={"SAGACTL_SANDBOX_KILL": f"billing.charge:{point}:1"})
     assert ran.code == 0, ran.err
     assert sum(entry["effect"] == "charged" for entry in shipped.ledger()) == 1
     (deposit,) = [step for step in ran.json["run"]["steps"] if step["id"] == "deposit"]
     assert deposit["attempts"] == (2 if point == "before_effect" else 1)
+    _prove(prove)
 
 
 def test_tools_and_plan_say_what_is_isolated(shipped: Project) -> None:
