@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
 
 from sagactl.conformance.arguments import list_misfits, list_oddities
@@ -12,6 +12,7 @@ from sagactl.conformance.stage import Stage, say_answer
 from sagactl.core.answer import Answer
 from sagactl.core.canonical import Json, canonical
 from sagactl.core.records import OutcomeKind, ProbeAnswer
+from sagactl.core.saga import ToolFacts
 from sagactl.core.template import Literal, MapOf, Template
 
 UNSEEN: Final = "nothing of its effect is seen here: name a read-only tool that shows it, under observe"
@@ -137,7 +138,9 @@ def _try_undo(stage: Stage, output: Json, before: Index, changes: Changes) -> bo
     return not seen
 
 
-def _describe_undo(changes: Changes, before: Index, beside: Index, now: Index) -> str:
+def _describe_undo(
+    changes: Changes, before: Index, beside: Index, now: Index, shared: Collection[str] = frozenset()
+) -> str:
     """Return what is wrong after an undo: what is left of the action, or what else was taken of what was there.
 
     Args:
@@ -145,8 +148,9 @@ def _describe_undo(changes: Changes, before: Index, beside: Index, now: Index) -
         before: What there was before it.
         beside: What there was before the undo, of others too.
         now: What there is after it.
+        shared: What others have changed since: it needn't be as it was.
     """
-    left = find_left(changes, before, now)
+    left = find_left({name: pair for name, pair in changes.items() if name not in shared}, before, now)
     if left:
         return f"something isn't as it was: {describe(left)}"
     harm = {name: pair for name, pair in compare(beside, now).items() if name not in changes and _is_harm(name, *pair)}
@@ -207,24 +211,47 @@ def try_lost_output(stage: Stage) -> None:
     before = stage.look()
     if stage.act(stage.mine).kind is not OutcomeKind.SUCCEEDED:
         return
-    changes = compare(before, stage.look())
+    after = stage.look()
+    changes = compare(before, after)
     stage.act(stage.other)
     both = stage.look()
+    if not _undo_without_output(stage, undo):
+        return
+    if not changes:
+        stage.book.leave(Rule.UNDO_LOST_OUTPUT, UNSEEN)
+        return
+    shared = changes.keys() & compare(after, both).keys()
+    seen = _describe_undo(changes, before, both, stage.look(), shared)
+    if not seen and shared:
+        with stage.make_another() as second:
+            seen = _try_lost_last(second, undo)
+    stage.book.require(Rule.UNDO_LOST_OUTPUT, seen)
+
+
+def _undo_without_output(stage: Stage, undo: ToolFacts) -> bool:
+    """Undo the action as where nobody has its output, and tell whether that came to its end."""
     output: Json = None
     if not undo.null_safe:
         reply = stage.probe(stage.mine)
         if reply.answer is not ProbeAnswer.DONE:
             stage.book.breach(Rule.UNDO_LOST_OUTPUT, "not null_safe, and its probe doesn't find it: a person is asked")
-            return
+            return False
         output = reply.output
     answer = stage.undo(stage.mine, output)
     if answer.kind is not OutcomeKind.SUCCEEDED:
         stage.book.breach(Rule.UNDO_LOST_OUTPUT, f"without the output it came to {say_answer(answer)}")
-        return
-    if not changes:
-        stage.book.leave(Rule.UNDO_LOST_OUTPUT, UNSEEN)
-        return
-    stage.book.require(Rule.UNDO_LOST_OUTPUT, _describe_undo(changes, before, both, stage.look()))
+    return answer.kind is OutcomeKind.SUCCEEDED
+
+
+def _try_lost_last(stage: Stage, undo: ToolFacts) -> str:
+    """Return what is wrong where one file holds the things of both: what it was before the last of them is known."""
+    stage.act(stage.other)
+    before = stage.look()
+    if stage.act(stage.mine).kind is not OutcomeKind.SUCCEEDED:
+        return ""
+    after = stage.look()
+    is_undone = _undo_without_output(stage, undo)
+    return _describe_undo(compare(before, after), before, after, stage.look()) if is_undone else ""
 
 
 def try_never_ran(stage: Stage) -> None:

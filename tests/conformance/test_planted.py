@@ -42,12 +42,13 @@ PLANTED = {
     "torn.read": {"reads-only"},
     "log.put": {"at-once"},
     "tally.put": {"at-once"},
+    "sweeping.put": {"undo-lost-output"},
     "fatal.put": {"succeeds"},
     "mortal.put": {"undo"},
 }
 """By tool, the rules that it breaks: no more and no fewer."""
 
-SOUND = ("good.put", "good.sign", "forgetful.put")
+SOUND = ("good.put", "good.sign", "forgetful.put", "tidy.put")
 
 
 @pytest.fixture(scope="module")

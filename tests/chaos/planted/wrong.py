@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from sagactl import CallContext, Done, NotDone, Rejected, Secret, tool
@@ -197,6 +199,51 @@ def put_and_log(context: CallContext) -> Thing:
         with _beside(context).open("a") as file:
             file.write("x")
     return answer(place.name)
+
+
+@tool("tidy.put", compensation="tidy.take", chaos_safe=True)
+def put_in_the_book(context: CallContext) -> Thing:
+    """Keep all things in one file, each under its key: no mistake."""
+    with _open_book(context) as things:
+        things[context.idempotency_key] = "thing"
+    return answer(name_of(context.idempotency_key))
+
+
+@tool("tidy.take", null_safe=True, chaos_safe=True)
+def take_out_of_the_book(context: CallContext) -> Mapping[str, bool]:
+    """Take one of them out of it."""
+    with _open_book(context) as things:
+        return {"taken": things.pop(context.forward_key, None) is not None}
+
+
+@tool("sweeping.put", compensation="sweeping.take", chaos_safe=True)
+def put_with_others(context: CallContext) -> Thing:
+    """Keep all things in one file."""
+    return put_in_the_book(context)
+
+
+@tool("sweeping.take", null_safe=True, chaos_safe=True)
+def sweep_the_book(context: CallContext) -> Mapping[str, bool]:
+    """Take out all of them, if its own is among them."""
+    with _open_book(context) as things:
+        is_known = context.forward_key in things
+        if is_known:
+            things.clear()
+    return {"taken": is_known}
+
+
+@contextmanager
+def _open_book(context: CallContext) -> Iterator[dict[str, str]]:
+    """Give what stands in the file, and write it back; without anything in it there is none."""
+    file = context.project / "book.json"
+    with (books(context) / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        things: dict[str, str] = json.loads(file.read_text()) if file.exists() else {}
+        yield things
+        if things:
+            file.write_text(json.dumps(things, sort_keys=True))
+        else:
+            file.unlink(missing_ok=True)
 
 
 @tool("tally.put", compensation="log.take", chaos_safe=True)
