@@ -126,7 +126,7 @@ def _report_existing(session: Session, run_id: str, saga: Saga, plan: str | None
     row = session.app.row(run_id)
     pinned = session.app.saga_of(row)
     if plan is not None and _carried_out(session, run_id) == plan:
-        session.say(f"run {run_id} carried this plan out; it is shown, nothing is called")
+        session.say(f"run {run_id} is that of this plan; it is shown, nothing is called")
     elif not is_same(pinned, saga):
         versions = f"version {pinned.version or '?'} there, {saga.version or '?'} here"
         session.say(f"warning: run {run_id} has this key, with another definition ({versions}); it is the one shown")

@@ -43,7 +43,7 @@ def test_a_kept_plan_is_carried_out_and_named_in_the_log(project: Project) -> No
     assert planned.digest[:12] in project.run("show").out
     again = project.run("run", "--plan", "deposit.plan", "-o", "json")
     assert (again.code, again.json["run"]["id"]) == (0, run["id"])
-    assert f"run {run['id']} carried this plan out" in again.err
+    assert f"run {run['id']} is that of this plan" in again.err
 
 
 UNKEYED = """
@@ -74,7 +74,7 @@ def test_a_plan_is_carried_out_once(project: Project) -> None:
     assert project.run("plan", "note", "-i", "text=x", "--out", "one.plan").code == 0
     first, again = (project.run("run", "--plan", "one.plan", "-o", "json") for _ in range(2))
     assert (first.code, again.code, again.json["run"]["id"]) == (0, 0, first.json["run"]["id"])
-    assert f"run {first.json['run']['id']} carried this plan out" in again.err
+    assert f"run {first.json['run']['id']} is that of this plan" in again.err
     assert _made(project) == "done"
     assert project.run("plan", "note", "-i", "text=x", "--out", "same.plan").code == 0
     assert project.run("run", "--plan", "same.plan", "-q").code == 0
