@@ -5,14 +5,21 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sagactl.cli.signals import ONE_SIGNAL_SECONDS
+
 ROOT = Path(__file__).parents[2]
+WAIT_SECONDS = 120
+"""Who takes longer hangs; nothing takes nearly as long, however much else the machine has to do."""
 
 
 @dataclass
@@ -48,11 +55,13 @@ class Project:
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(("SAGACTL_", "GITHUB_"))}
         return {**inherited, "PYTHONPATH": str(ROOT), "COLUMNS": "80", **self.environ, **(extra or {})}
 
-    def run(self, *arguments: str, extra: Mapping[str, str] | None = None, timeout: float = 60) -> Result:
+    def run(self, *arguments: str, extra: Mapping[str, str] | None = None, timeout: float = WAIT_SECONDS) -> Result:
         """Run `sagactl` with *arguments* in the project."""
         return self.run_python("-m", "sagactl", *arguments, extra=extra, timeout=timeout)
 
-    def run_python(self, *arguments: str, extra: Mapping[str, str] | None = None, timeout: float = 60) -> Result:
+    def run_python(
+        self, *arguments: str, extra: Mapping[str, str] | None = None, timeout: float = WAIT_SECONDS
+    ) -> Result:
         """Run Python with *arguments* in the project."""
         done = subprocess.run(
             [sys.executable, *arguments],
@@ -111,3 +120,30 @@ class Project:
         """Return what the tools have testified to, in order, in a file that no log knows of."""
         file = self.path / "witness.jsonl"
         return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def interrupt_twice(process: subprocess.Popen[str]) -> str:
+    """Send a second SIGINT once the first has been heard, which must end it at once; return what stderr said.
+
+    Two that are *handled* within half a second are one, however far apart they were sent. That the second one ended it,
+    and not the grace that the first one gives, is told by what it says, not by a clock.
+    """
+    assert process.stdout is not None
+    assert process.stderr is not None
+    given_up = threading.Timer(WAIT_SECONDS, process.kill)
+    given_up.daemon = True
+    given_up.start()
+    with process.stdout, process.stderr:
+        process.send_signal(signal.SIGINT)
+        said = ""
+        while "stopping: " not in said:
+            line = process.stderr.readline()
+            assert line, f"it ended without a word of the first signal: {said}"
+            said += line
+        time.sleep(ONE_SIGNAL_SECONDS + 0.2)
+        process.send_signal(signal.SIGINT)
+        said += process.stderr.read()
+        process.wait()
+    given_up.cancel()
+    assert "left at once" in said, said
+    return said

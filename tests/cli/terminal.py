@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Self
 
 from sagactl.cli.views.text import width_of
-from tests.cli.project import Project
+from tests.cli.project import WAIT_SECONDS, Project
 
 _BEGUN = re.compile(r"\x1b(\[[?0-9;]*)?")
 _CODE = re.compile(r"\x1b\[([?0-9;]*)([A-Za-z])")
@@ -151,13 +151,13 @@ class Terminal:
         if self._row == len(self._lines):
             self._lines.append("")
 
-    def wait_for(self, is_there: Callable[[str], bool], *, seconds: float = 30) -> str:
-        """Wait until the screen shows something, and return its text."""
+    def wait_for(self, is_there: Callable[[str], bool], *, seconds: float = WAIT_SECONDS) -> str:
+        """Wait until the screen shows something, and return its text as it was then."""
         until = time.monotonic() + seconds
-        while not is_there(self.text):
-            assert time.monotonic() < until, self.text
+        while not is_there(text := self.text):
+            assert time.monotonic() < until, text
             time.sleep(0.02)
-        return self.text
+        return text
 
     def type(self, keys: str) -> None:
         """Type on the keyboard."""
@@ -185,7 +185,7 @@ class Terminal:
     def run(self, project: Project, *arguments: str, extra: Mapping[str, str] | None = None) -> int:
         """Run `sagactl` in this terminal to its end."""
         process = self.start(project, *arguments, extra=extra)
-        until = time.monotonic() + 60
+        until = time.monotonic() + WAIT_SECONDS
         while process.poll() is None and time.monotonic() < until:
             self.read()
             time.sleep(0.01)
@@ -193,12 +193,20 @@ class Terminal:
 
 
 def make_slow_project(path: Path) -> Project:
-    """Make a project whose tools take as long as they are told, and fail as they are told."""
+    """Make a project whose tools take as long as they are told, and fail as they are told.
+
+    What is `held` goes on when the file `go` is there: until `let_go`.
+    """
     (path / "plugins").mkdir()
     (path / "sagas").mkdir()
     (path / "plugins" / "slow.py").write_text(_PLUGIN)
     (path / "sagas" / "trip.yaml").write_text(_SAGA)
     return Project(path)
+
+
+def let_go(project: Project) -> None:
+    """Let the calls go on that are held."""
+    (project.path / "go").touch()
 
 
 _PLUGIN = '''
@@ -217,10 +225,12 @@ def book(context: CallContext, what: str, seconds: str = "0.3", how: str = "") -
         os.write(2, b"raw \\x1b[2J and \\xff bytes\\n")
         print("printed")
     time.sleep(float(seconds))
-    if how == "busy" and context.attempt == 1:
+    if how.startswith("busy") and context.attempt == 1:
         raise Unavailable("come \\x1b[31mback\\u202e [red]later[/red]")
     if how == "refuse":
         raise Rejected("no room \\x1b]8;;http://evil.example\\x07here", code="full")
+    while how.endswith("held") and not (context.project / "go").exists():
+        time.sleep(0.01)
     return {"what": what}
 
 
@@ -240,7 +250,7 @@ input:
     flight: {type: string, default: ""}
     hotel: {type: string, default: ""}
     seconds: {type: string, default: "0.3"}
-defaults: {start_to_close_timeout: 30s, retry: {initial_interval: 500ms, jitter: none}}
+defaults: {start_to_close_timeout: 300s, retry: {initial_interval: 500ms, jitter: none}}
 steps:
   - {id: flight, tool: slow.book, with: {what: flight, seconds: "${{ input.seconds }}", how: "${{ input.flight }}"}}
   - {id: hotel, tool: slow.book, with: {what: hotel, seconds: "${{ input.seconds }}", how: "${{ input.hotel }}"}}

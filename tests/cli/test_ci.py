@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from tests.cli.junit_schema import check_junit
-from tests.cli.project import Project, Result
+from tests.cli.project import WAIT_SECONDS, Project, Result
 from tests.test_workflow import read_command
 
 ASK = ("run", "onboarding", "-i", "amount:=4900", "-i", "email=ada@example.com")
@@ -328,7 +328,7 @@ def test_an_interrupted_run_is_reported(tmp_path: Path) -> None:
     assert process.stderr is not None
     assert any(" retry " in line for line in process.stderr)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=WAIT_SECONDS)
     assert process.returncode == 130
     (suite,) = _read_junit(tmp_path / "report.xml")
     assert {"contract": "passed", "welcome": "skipped", "run": "skipped"}.items() <= _verdicts(suite).items()

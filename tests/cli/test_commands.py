@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.project import Project, Result
+from tests.cli.project import WAIT_SECONDS, Project, Result
 
 ASK = ("run", "onboarding", "-i", "amount:=4900")
 ADA = (*ASK, "-i", "email=ada@example.com")
@@ -299,7 +299,7 @@ def test_a_broken_pipe_changes_nothing_about_the_run(project: Project) -> None:
     process = project.start(*ADA, "-o", "jsonl")
     assert process.stdout is not None
     process.stdout.close()
-    process.communicate(timeout=60)
+    process.communicate(timeout=WAIT_SECONDS)
     assert project.latest()["status"] == "succeeded"
 
 

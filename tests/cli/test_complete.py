@@ -19,7 +19,7 @@ import pytest
 
 from sagactl.cli.commands import COMMANDS, WITH_VALUE, Entry
 from sagactl.cli.main import Branch, LazyGroup, make_group
-from tests.cli.project import Project
+from tests.cli.project import WAIT_SECONDS, Project
 
 HEAVY = {"typer", "click", "yaml", "rich", "jsonschema", "sagactl.core.records", "sagactl.log.base", "asyncio"}
 
@@ -177,7 +177,13 @@ def _script(project: Project, shell: str) -> Path:
 
 def _capture(project: Project, *command: str) -> list[str]:
     done = subprocess.run(
-        command, cwd=project.path, env=project.environment(), capture_output=True, text=True, timeout=60, check=True
+        command,
+        cwd=project.path,
+        env=project.environment(),
+        capture_output=True,
+        text=True,
+        timeout=WAIT_SECONDS,
+        check=True,
     )
     return done.stdout.splitlines()
 
@@ -229,7 +235,7 @@ def test_zsh_completes(project: Project) -> None:
 
 
 def _read_until(terminal: int, text: str) -> str:
-    seen, until = "", time.monotonic() + 30
+    seen, until = "", time.monotonic() + WAIT_SECONDS
     while text not in seen and time.monotonic() < until:
         if select.select([terminal], [], [], 0.2)[0]:
             seen += os.read(terminal, 65_536).decode(errors="replace")

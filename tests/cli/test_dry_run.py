@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.project import Project
+from tests.cli.project import WAIT_SECONDS, Project
 
 RUN = ("run", "diamond", "-q", "-i", "email=ada@example.com")
 NO_PIVOT = """\
@@ -106,7 +106,7 @@ def test_a_run_that_is_driven_is_foreseen_as_such(project: Project) -> None:
     (project.path / "sagas" / "hangs.yaml").write_text(HANGS)
     process = project.start("run", "hangs", "-q")
     try:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + WAIT_SECONDS
         while time.monotonic() < deadline:
             items = project.run("log", "-o", "json").json.get("items", [])
             if [each["step"] for each in items if each["type"] == "intent"] == ["lead", "deposit"]:
@@ -146,7 +146,7 @@ def _ask(project: Project, run_id: str, answer: str) -> tuple[int, str]:
                 shown += part
         except OSError:
             pass  # the terminal is closed when the command has ended
-        process.communicate(timeout=60)
+        process.communicate(timeout=WAIT_SECONDS)
     os.close(ours)
     return process.returncode, shown.decode().replace("\r\n", "\n")
 

@@ -154,7 +154,7 @@ def _type(project: Project, words: tuple[str, ...], run_id: str) -> Result:
             stdin=reader,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=240,
             check=False,
         )
     finally:

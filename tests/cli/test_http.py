@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tests.cli.project import ROOT, Project
+from tests.cli.project import ROOT, WAIT_SECONDS, Project, interrupt_twice
 from tests.tools.http.servers import Asked, Server, say, say_json, serve
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -44,7 +44,7 @@ class Crm:
             if key not in self.keys:
                 self.keys[key] = f"L{len(self.keys) + 1}"
                 self.leads[self.keys[key]] = json.loads(asked.body)["email"]
-            self.may_answer.wait(20)
+            self.may_answer.wait(60)
             connection.sendall(self.answer or say_json(201, {"id": self.keys[key], "token": TOKEN}))
         elif asked.line.startswith("DELETE"):
             is_there = self.leads.pop(url.path.rpartition("/")[2], None) is not None
@@ -113,7 +113,7 @@ def test_a_run_waits_for_the_secret_of_its_tool(project: Project, crm: tuple[Crm
 
 
 def _wait_for_request(server: Server) -> None:
-    ends_at = time.monotonic() + 20
+    ends_at = time.monotonic() + WAIT_SECONDS
     while not server.asked and time.monotonic() < ends_at:
         time.sleep(0.02)
     assert server.asked
@@ -127,7 +127,7 @@ def test_killed_in_a_request_the_run_goes_on_with_the_same_key(project: Project,
     process = project.start(*ASK)
     _wait_for_request(server)
     process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=20)
+    process.communicate(timeout=WAIT_SECONDS)
     state.may_answer.set()
     resumed = project.run("resume", "--all", "-q")
     assert resumed.code == 0, resumed.err
@@ -142,12 +142,7 @@ def test_an_interrupt_ends_a_request_that_waits(project: Project, crm: tuple[Crm
     state.may_answer.clear()
     process = project.start(*ASK)
     _wait_for_request(server)
-    process.send_signal(signal.SIGINT)
-    time.sleep(1.0)
-    begun = time.monotonic()
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=20)
-    assert time.monotonic() - begun < 8
+    interrupt_twice(process)
     assert process.returncode == 130
     state.may_answer.set()
     (project.path / "greeting.txt").write_text("hi")
@@ -184,7 +179,7 @@ def test_declared_tools_keep_their_promises_or_are_found_out(project: Project) -
         'safe_tools: ["leads.*"]\nobserve: [{tool: leads.list}]\n'
         'tools: {leads.create: {with: {email: "${{ run.id }}@example.com"}}}\n'
     )
-    good = project.run("tools", "check", "leads.create", "-o", "json", timeout=120)
+    good = project.run("tools", "check", "leads.create", "-o", "json", timeout=240)
     (found,) = good.json["tools"]
     verdicts = {each["rule"]: each["verdict"] for each in found["rules"]}
     assert good.code == 0, good.out
@@ -196,7 +191,7 @@ def test_declared_tools_keep_their_promises_or_are_found_out(project: Project) -
             "    json:", "    key: {header: X-Other}\n    json:"
         )
     )
-    broken = project.run("tools", "check", "leads.create", "--rule", "same-key", "-o", "json", timeout=120)
+    broken = project.run("tools", "check", "leads.create", "--rule", "same-key", "-o", "json", timeout=240)
     assert broken.code == 1
     assert broken.json["tools"][0]["rules"][0]["verdict"] == "broken"
 

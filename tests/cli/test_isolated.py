@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.project import Project
+from tests.cli.project import WAIT_SECONDS, Project, interrupt_twice
 from tests.cli.verdict import check_calls
 from tests.proof import Prove
 from tests.tools.shell.commands import wait_until
@@ -72,7 +71,7 @@ def refuse() -> None:
 def hang(context: CallContext) -> None:
     import ctypes, signal
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    (context.project / "begun").touch()
+    (context.project / "hanging").touch()
     while True:
         ctypes.CDLL(None).sleep(60)
 '''
@@ -101,7 +100,7 @@ HOLDS = HANGS.replace("saga: hangs", "saga: holds").replace("timeout: 1s", "time
 SLOW = """
 saga: slow
 steps:
-  - {id: open, tool: desk.open, with: {takes: 1.5}}
+  - {id: open, tool: desk.open, with: {takes: 4}}
   - {id: again, tool: desk.open}
 """
 
@@ -132,7 +131,7 @@ def _kill_at(project: Project, phase: str, *arguments: str) -> None:
     """Run, and kill the driver when a call has come to *phase*."""
     (project.path / "hold").write_text(phase)
     process = project.start(*arguments, "-q")
-    wait_until((project.path / "held").exists, 30)
+    wait_until((project.path / "held").exists)
     process.kill()
     process.communicate()
     for name in ("hold", "held"):
@@ -212,9 +211,9 @@ def test_a_tool_that_hangs_for_ever_is_over_at_its_timeout(desk: Project, prove:
 def test_the_first_interrupt_lets_an_isolated_call_settle(desk: Project) -> None:
     """E17: Ctrl-C doesn't reach its process; its outcome is recorded, nothing new starts, and the run is resumable."""
     process = desk.start("run", "slow")
-    wait_until((desk.path / "begun").exists, 30)
+    wait_until((desk.path / "begun").exists)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=WAIT_SECONDS)
     assert process.returncode == 130
     assert _read_ledger(desk) == ["open"]
     assert desk.run("resume", "--all", "-q").code == 0
@@ -224,11 +223,8 @@ def test_the_first_interrupt_lets_an_isolated_call_settle(desk: Project) -> None
 def test_the_second_interrupt_ends_it_at_once(desk: Project, prove: Prove) -> None:
     """E17: what was under way is in doubt and ended; a resume finds out."""
     process = desk.start("run", "holds")
-    wait_until((desk.path / "begun").exists, 30)
-    process.send_signal(signal.SIGINT)
-    time.sleep(0.7)
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=10)
+    wait_until((desk.path / "hanging").exists)
+    interrupt_twice(process)
     assert process.returncode == 130
     wait_until(lambda: not list((desk.path / ".sagactl" / "calls").iterdir()))
     assert desk.run("rollback", desk.latest()["id"], "-q", "--reason", "test").code == 0
@@ -240,10 +236,9 @@ def test_a_cancelled_run_ends_a_call_that_hangs(desk: Project, prove: Prove) -> 
     """E14, E22: `cancel` in a deaf call ends it once it had time to settle, and undoes the rest."""
     (desk.path / "sagas" / "holds.yaml").write_text(HOLDS.replace("steps:", "settle_timeout: 1s\nsteps:", 1))
     process = desk.start("run", "holds", "-q")
-    wait_until((desk.path / "begun").exists, 30)
-    wait_until(lambda: _read_ledger(desk) == ["open"])
+    wait_until((desk.path / "hanging").exists)
     cancelled = desk.run("cancel", desk.latest()["id"], "-q", "--reason", "test")
-    process.communicate(timeout=20)
+    process.communicate(timeout=WAIT_SECONDS)
     assert (process.returncode, cancelled.code) == (10, 0)
     assert _read_ledger(desk) == ["open", "close"]
     _prove(prove)

@@ -16,8 +16,8 @@ import pytest
 from sagactl.cli.modes import Mode, choose_mode
 from sagactl.cli.options import Globals
 from sagactl.errors import InvalidError
-from tests.cli.project import Project
-from tests.cli.terminal import HIDE_CURSOR, Terminal, make_slow_project
+from tests.cli.project import WAIT_SECONDS, Project, Result
+from tests.cli.terminal import HIDE_CURSOR, Terminal, let_go, make_slow_project
 
 TERM = {"TERM": "xterm"}
 
@@ -85,15 +85,18 @@ def test_a_run_on_a_terminal_is_a_picture_and_then_the_report(project: Project) 
 
 def test_while_it_runs_the_picture_says_what_is_waited_for(project: Project) -> None:
     """A step that is tried again says which attempt it is and why, one that hasn't begun what it comes after."""
+    saga = project.path / "sagas" / "trip.yaml"
+    saga.write_text(saga.read_text().replace("initial_interval: 500ms", "initial_interval: 3s"))
     with Terminal() as terminal:
-        process = terminal.start(project, "run", "trip", "-i", "flight=busy", "--color", "never")
-        terminal.wait_for(lambda text: "attempt 2 of 4 in 0." in text)
+        process = terminal.start(project, "run", "trip", "-i", "flight=busy held", "--color", "never")
+        terminal.wait_for(lambda text: re.search(r"attempt 2 of 4 in [0-3]", text) is not None)
         text = terminal.wait_for(lambda text: "attempt 2 of 4; first: come \\x1b[31mback" in text)
         assert "[red]later" in text
         assert "  · hotel             after flight" in text
         assert "  0 of 3 steps done" in text
         assert "Ctrl-C stops safely" in text
-        process.wait(timeout=30)
+        let_go(project)
+        process.wait(timeout=WAIT_SECONDS)
 
 
 def test_what_a_tool_writes_past_us_stands_above_the_picture(project: Project) -> None:
@@ -108,12 +111,13 @@ def test_what_a_tool_writes_past_us_stands_above_the_picture(project: Project) -
 def test_enter_leaves_no_remains_of_a_picture(project: Project) -> None:
     """Somebody who waits presses Enter: each picture still takes the place of the one before, and echo stays on."""
     with Terminal() as terminal:
-        process = terminal.start(project, "run", "trip", "-i", "seconds=1")
+        process = terminal.start(project, "run", "trip", "-i", "flight=held")
         terminal.wait_for(lambda text: "flight" in text)
         for _ in range(3):
             terminal.type("\r")
             time.sleep(0.4)
             assert termios.tcgetattr(terminal.writer)[3] & termios.ECHO
+        let_go(project)
         while process.poll() is None:
             terminal.read()
         heads = [line for line in terminal.lines if line.startswith("trip  run")]
@@ -124,12 +128,13 @@ def test_enter_leaves_no_remains_of_a_picture(project: Project) -> None:
 def test_ctrl_c_on_a_terminal_says_what_is_waited_for_and_how_to_go_on(project: Project) -> None:
     """E17: the first one names the call and how long it may take, and the report has both ways to go on."""
     with Terminal() as terminal:
-        process = terminal.start(project, "run", "trip", "-i", "seconds=1.5")
+        process = terminal.start(project, "run", "trip", "-i", "flight=held")
         terminal.wait_for(lambda text: "… flight" in text)
         terminal.type("\x03")
         text = terminal.wait_for(lambda text: "stopping: 1 call in flight (flight up to" in text)
         assert "press Ctrl-C again to leave now; its outcome will then be in doubt" in text
-        assert process.wait(timeout=30) == 130
+        let_go(project)
+        assert process.wait(timeout=WAIT_SECONDS) == 130
         text = terminal.text
     assert re.search(r"interrupted; 1 of 3 steps done, nothing in doubt\n\nhint: sagactl resume (\S+)\n", text)
     assert "hint: sagactl rollback" in text
@@ -139,14 +144,14 @@ def test_ctrl_c_on_a_terminal_says_what_is_waited_for_and_how_to_go_on(project: 
 def test_the_second_ctrl_c_leaves_a_terminal_as_it_was(project: Project) -> None:
     """E17: the process ends at once, names the run, and the cursor is there."""
     with Terminal() as terminal:
-        process = terminal.start(project, "run", "trip", "-i", "seconds=20")
+        process = terminal.start(project, "run", "trip", "-i", "flight=held")
         terminal.wait_for(lambda text: "… flight" in text)
         terminal.type("\x03")
         terminal.wait_for(lambda text: "stopping: 1 call in flight" in text)
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(timeout=0.6)
         terminal.type("\x03")
-        assert process.wait(timeout=5) == 130
+        assert process.wait(timeout=WAIT_SECONDS) == 130
         run_id = project.run("list", "--ids").out.strip()
         assert f"left at once\nhint: sagactl resume {run_id}\nhint: sagactl rollback {run_id}" in terminal.text
         assert HIDE_CURSOR not in terminal.raw
@@ -155,13 +160,14 @@ def test_the_second_ctrl_c_leaves_a_terminal_as_it_was(project: Project) -> None
 def test_a_stopped_process_draws_below_what_others_wrote(project: Project) -> None:
     """After Ctrl-Z and `fg` the old picture and the shell's lines stay, and the run goes on below them."""
     with Terminal() as terminal:
-        process = terminal.start(project, "run", "trip", "-i", "seconds=1.5")
+        process = terminal.start(project, "run", "trip", "-i", "flight=held")
         terminal.wait_for(lambda text: "… flight" in text)
         process.send_signal(signal.SIGSTOP)
         time.sleep(0.8)
         os.write(terminal.writer, b"\n$ fg\n")
         process.send_signal(signal.SIGCONT)
-        assert process.wait(timeout=30) == 0
+        let_go(project)
+        assert process.wait(timeout=WAIT_SECONDS) == 0
         lines = terminal.lines
     place = lines.index("$ fg")
     assert any("… flight" in line for line in lines[:place])
@@ -176,7 +182,7 @@ def test_many_runs_are_a_table(project: Project) -> None:
     with Terminal() as terminal:
         process = terminal.start(project, "resume", "--all")
         terminal.wait_for(lambda text: "of 3 runs at rest" in text and text.count("trip") == 3)
-        assert process.wait(timeout=60) == 0
+        assert process.wait(timeout=WAIT_SECONDS) == 0
         assert len(re.findall(r"^  ✓ \w{6}  trip +[\d.]+s  succeeded$", terminal.text, re.MULTILINE)) == 3
         assert terminal.text.count("\n✓ trip ") == 3
 
@@ -276,11 +282,11 @@ def test_without_a_live_display_rich_is_not_imported(project: Project) -> None:
 
 def test_a_second_run_with_the_same_key_shows_the_one_that_goes_on(project: Project) -> None:
     """E8: whoever comes second sees what the first one does, and ends as it does."""
-    key = ("--idempotency-key", "k1", "-i", "seconds=1.5")
+    key = ("--idempotency-key", "k1", "-i", "flight=held")
     process = project.start("run", "trip", "-q", *key)
     while not project.run("list", "--ids").out:
         assert process.poll() is None
-    second = project.run("run", "trip", *key)
+    second = _follow(project, "0 of 3 steps done", "run", "trip", *key)
     assert second.code == 0
     assert "ok     car" in second.err
     assert end(process) == 0
@@ -288,8 +294,25 @@ def test_a_second_run_with_the_same_key_shows_the_one_that_goes_on(project: Proj
 
 def end(process: subprocess.Popen[str]) -> int:
     """Wait for the end of a process and return its code."""
-    process.communicate(timeout=60)
+    process.communicate(timeout=WAIT_SECONDS)
     return process.returncode
+
+
+def _follow(project: Project, begun: str, *arguments: str) -> Result:
+    """Start what follows a run that is held, which goes on once *begun* stands on stderr; wait for its end."""
+    process = project.start(*arguments)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process.stdout, process.stderr:
+        said = ""
+        while begun not in said:
+            line = process.stderr.readline()
+            assert line, said
+            said += line
+        let_go(project)
+        said += process.stderr.read()
+        out = process.stdout.read()
+    return Result(process.wait(timeout=WAIT_SECONDS), out, said)
 
 
 def _start_run(project: Project, *inputs: str) -> tuple[subprocess.Popen[str], str]:
@@ -302,8 +325,8 @@ def _start_run(project: Project, *inputs: str) -> tuple[subprocess.Popen[str], s
 
 def test_a_run_of_another_process_can_be_watched(project: Project) -> None:
     """`watch` follows by default the latest run, says which, and ends with its exit code and report."""
-    process, run_id = _start_run(project, "-i", "hotel=refuse", "-i", "seconds=1.5")
-    watched = project.run("watch")
+    process, run_id = _start_run(project, "-i", "hotel=refuse", "-i", "flight=held")
+    watched = _follow(project, "0 of 3 steps done", "watch")
     assert watched.code == 10
     assert f"@latest is run {run_id} of trip" in watched.err
     assert re.search(r"FAIL   hotel", watched.err)
@@ -317,7 +340,7 @@ def test_a_run_of_another_process_can_be_watched(project: Project) -> None:
 
 def test_a_document_says_who_drives(project: Project) -> None:
     """`show -o json` and `list -o json` name the driver while it lives, and nobody once it is gone or has let go."""
-    process, run_id = _start_run(project, "-i", "seconds=20")
+    process, run_id = _start_run(project, "-i", "flight=held")
     shown = project.run("show", run_id, "-o", "json").json["run"]
     assert shown["driver"]["pid"] == process.pid
     assert shown["driver"]["host"] == os.uname().nodename
@@ -334,18 +357,23 @@ def test_a_document_says_who_drives(project: Project) -> None:
 
 def test_watching_survives_the_driver(project: Project) -> None:
     """A killed driver is said once, with what to type; a run that is resumed elsewhere is followed to its end."""
-    process, run_id = _start_run(project, "-i", "seconds=2")
+    process, run_id = _start_run(project, "-i", "flight=held")
     watcher = project.start("watch", run_id)
     follower = project.start("log", run_id, "-f", "-o", "jsonl")
+    assert watcher.stderr is not None
+    assert watcher.stdout is not None
+    assert watcher.stderr.readline()  # it has found the run, and its driver alive
     process.send_signal(signal.SIGKILL)
     process.communicate()
+    let_go(project)
     assert project.run("resume", run_id, "-q").code == 0
-    out, err = watcher.communicate(timeout=60)
-    assert watcher.returncode == 0
+    with watcher.stdout, watcher.stderr:
+        err, out = watcher.stderr.read(), watcher.stdout.read()
+    assert watcher.wait(timeout=WAIT_SECONDS) == 0
     assert err.count(f"nobody drives this run: sagactl resume {run_id[:6]}") <= 1
     assert "resumed; " in err
     assert "succeeded" in out
-    lines = follower.communicate(timeout=60)[0].splitlines()
+    lines = follower.communicate(timeout=WAIT_SECONDS)[0].splitlines()
     assert follower.returncode == 0
     records = [json.loads(line) for line in lines]
     assert [record["seq"] for record in records] == list(range(1, len(records) + 1))
@@ -354,7 +382,7 @@ def test_watching_survives_the_driver(project: Project) -> None:
 
 def test_a_run_that_nobody_drives_is_not_watched_for_ever(project: Project) -> None:
     """Where nobody takes it up, `watch` says so and ends with 12; `--patience` says after how long."""
-    process, run_id = _start_run(project, "-i", "seconds=20")
+    process, run_id = _start_run(project, "-i", "flight=held")
     process.send_signal(signal.SIGKILL)
     process.communicate()
     watched = project.run("watch", run_id, "--patience", "0.5")
@@ -368,21 +396,22 @@ def test_a_run_that_nobody_drives_is_not_watched_for_ever(project: Project) -> N
 
 def test_ctrl_c_stops_watching_and_not_the_run(project: Project) -> None:
     """The run goes on: only the watcher ends, with 130."""
-    process, run_id = _start_run(project, "-i", "seconds=2")
+    process, run_id = _start_run(project, "-i", "flight=held")
     with Terminal() as terminal:
         watcher = terminal.start(project, "watch", run_id)
         terminal.wait_for(lambda text: "Ctrl-C stops watching, not the run" in text)
         terminal.type("\x03")
-        assert watcher.wait(timeout=10) == 130
+        assert watcher.wait(timeout=WAIT_SECONDS) == 130
         assert "stopped watching; nothing else was stopped" in terminal.text
         assert "in doubt" not in terminal.text
+    let_go(project)
     assert end(process) == 0
 
 
 def test_all_unfinished_runs_are_a_table_that_ends_with_them(project: Project) -> None:
     """`watch --all` tells of each run that begins and ends, and ends when none is left; a JSON value has those."""
-    process, run_id = _start_run(project, "-i", "seconds=1.5")
-    table = project.run("watch", "--all", "-o", "json")
+    process, run_id = _start_run(project, "-i", "flight=held")
+    table = _follow(project, "trip running", "watch", "--all", "-o", "json")
     assert table.code == 0
     assert [row["id"] for row in table.json["items"]] == [run_id]
     assert re.search(rf"run    {run_id[:6]} trip running \d/3", table.err)
@@ -393,13 +422,14 @@ def test_all_unfinished_runs_are_a_table_that_ends_with_them(project: Project) -
 
 def test_a_followed_log_ends_when_nobody_reads_it(project: Project) -> None:
     """`log -f | head -1` doesn't stay until the run is over."""
-    process, run_id = _start_run(project, "-i", "seconds=6")
+    process, run_id = _start_run(project, "-i", "flight=held", "-i", "seconds=8")
     follower = project.start("log", run_id, "-f", "-o", "jsonl")
     assert follower.stdout is not None
     assert follower.stderr is not None
     follower.stdout.readline()
     follower.stdout.close()
-    assert follower.wait(timeout=20) == 0
+    let_go(project)
+    assert follower.wait(timeout=WAIT_SECONDS) == 0
     follower.stderr.close()
     assert process.poll() is None
     process.kill()

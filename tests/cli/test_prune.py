@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.project import Project
+from tests.cli.project import WAIT_SECONDS, Project
 from tests.cli.terminal import Terminal
 
 ADA = ("run", "onboarding", "-q", "-i", "email=ada@example.com", "-i", "amount:=4900")
@@ -98,7 +98,7 @@ def test_on_a_terminal_it_is_asked(project: Project, answer: str, left: int) -> 
         shown = terminal.wait_for(lambda text: "[y/N]" in text)
         assert "2 runs would be deleted for good" in shown
         terminal.type(f"{answer}\n")
-        assert process.wait(timeout=30) == (0 if left == 1 else 2)
+        assert process.wait(timeout=WAIT_SECONDS) == (0 if left == 1 else 2)
     assert len(_ids(project)) == left
 
 

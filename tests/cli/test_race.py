@@ -13,7 +13,7 @@ from typing import Any
 from sagactl.core.records import Verb
 from sagactl.driving import make_request
 from sagactl.log.open import open_log
-from tests.cli.project import Project
+from tests.cli.project import WAIT_SECONDS, Project
 
 SLOW = ("run", "onboarding", "-q", "-i", "email=ada@example.com", "-i", "amount:=1", "-i", "card=slow")
 
@@ -52,7 +52,7 @@ def _make_held(tmp_path: Path) -> Project:
 
 
 def _wait_for(condition: Callable[[], object]) -> None:
-    until = time.monotonic() + 60
+    until = time.monotonic() + WAIT_SECONDS
     while not condition():
         assert time.monotonic() < until
         time.sleep(0.05)
@@ -71,7 +71,7 @@ def test_of_two_that_resume_one_drives_and_the_other_exits_5(tmp_path: Path) -> 
     pair = [project.start("resume", run_id, "-q", "-o", "json") for _ in range(2)]
     _wait_for(lambda: any(process.poll() is not None for process in pair))
     (project.path / "open").touch()
-    answers = [process.communicate(timeout=60) for process in pair]
+    answers = [process.communicate(timeout=WAIT_SECONDS) for process in pair]
     codes = [process.returncode for process in pair]
     assert sorted(codes) == [0, 5]
     out, err = answers[codes.index(5)]
@@ -87,7 +87,7 @@ def test_a_second_run_with_the_same_key_while_the_first_goes_on_calls_nothing(tm
     """E8, C4: one key, one run, also while two processes ask for it at the same time."""
     project = Project.make(tmp_path)
     pair = [project.start(*SLOW, "-o", "json") for _ in range(2)]
-    answers = [process.communicate(timeout=60) for process in pair]
+    answers = [process.communicate(timeout=WAIT_SECONDS) for process in pair]
     assert [process.returncode for process in pair] == [0, 0], [err for _, err in answers]
     runs = [json.loads(out)["run"]["id"] for out, _ in answers]
     assert runs[0] == runs[1]
@@ -104,8 +104,8 @@ def test_a_cancel_from_a_second_terminal_turns_the_run_around(tmp_path: Path) ->
     cancelling = project.start("cancel", run_id, "--reason", "customer withdrew")
     _wait_for(lambda: any(record["type"] == "operator" for record in _records(project, run_id)))
     (project.path / "open").touch()
-    running.communicate(timeout=60)
-    cancelling.communicate(timeout=60)
+    running.communicate(timeout=WAIT_SECONDS)
+    cancelling.communicate(timeout=WAIT_SECONDS)
     assert (cancelling.returncode, running.returncode) == (0, 10)
     run = project.latest()
     assert (run["status"], run["cause"]) == ("rolled_back", "cancelled")
@@ -123,9 +123,9 @@ def test_who_asks_a_driver_that_dies_before_it_answers_answers_itself(tmp_path: 
     assert asking.stderr is not None
     assert "it is asked" in asking.stderr.readline()
     running.kill()
-    running.communicate(timeout=60)
+    running.communicate(timeout=WAIT_SECONDS)
     (project.path / "open").touch()
-    asking.communicate(timeout=60)
+    asking.communicate(timeout=WAIT_SECONDS)
     assert (asking.returncode, project.latest()["status"]) == (0, "rolled_back")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.project import Project
+from tests.cli.project import WAIT_SECONDS, Project
 from tests.cli.verdict import check_calls
 
 SCRIPT = str(Path(__file__).with_name("kill_at.py"))
@@ -196,7 +196,7 @@ def test_who_follows_a_run_is_told_that_its_definition_changed(project: Project)
         assert watcher.stdout is not None
         assert watcher.stdout.readline()
         assert project.run("resume", run_id, "--definition", "tour2", "-q").code == 0
-        out, err = watcher.communicate(timeout=60)
+        out, err = watcher.communicate(timeout=WAIT_SECONDS)
     finally:
         watcher.kill()
         watcher.wait()
