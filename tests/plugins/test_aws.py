@@ -15,7 +15,7 @@ from sagactl.core.canonical import Json
 from tests.plugins.vendors import REGISTRY, Deed, wait_until, word
 from tests.servers import aws
 from tests.servers.between import Reply
-from tests.servers.start import find_free_port
+from tests.servers.start import DEAD_PORT
 
 Clients = dict[str, Any]
 
@@ -214,7 +214,7 @@ def test_without_keys_nothing_is_asked(fake: aws.Aws, monkeypatch: pytest.Monkey
 
 def test_an_aws_that_is_down_had_no_effect(fake: aws.Aws, monkeypatch: pytest.MonkeyPatch) -> None:
     """E3: where no connection came about nothing was sent."""
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{find_free_port()}")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{DEAD_PORT}")
     assert word(starting().act()) == ("unavailable", "unreachable")
 
 

@@ -20,7 +20,7 @@ from sagactl.tools.registry import collect_tools
 from tests.plugins.project import PLUGINS, Project
 from tests.plugins.test_pay_check import check
 from tests.servers.between import Between, Reply, standing_before
-from tests.servers.start import find_free_port
+from tests.servers.start import DEAD_PORT
 from tests.servers.tryton import Tryton, serving
 
 REGISTRY = collect_tools(PLUGINS, entry_points=())
@@ -350,7 +350,7 @@ def test_without_an_address_of_the_server_nothing_is_called(erp: Erp, monkeypatc
     for url in ("", "ftp://example.com/x", "localhost"):
         monkeypatch.setenv("TRYTON_URL", url)
         assert erp.word("create_party", {"name": erp.name}) == ("unavailable", "not_configured")
-    monkeypatch.setenv("TRYTON_URL", f"http://127.0.0.1:{find_free_port()}/crm")
+    monkeypatch.setenv("TRYTON_URL", f"http://127.0.0.1:{DEAD_PORT}/crm")
     assert erp.word("create_party", {"name": erp.name}) == ("unavailable", "unreachable")
     monkeypatch.setenv("TRYTON_URL", f"{erp.server.url}-of-nobody")
     assert erp.word("create_party", {"name": erp.name}) == ("rejected", "not_found")
@@ -382,7 +382,7 @@ def test_an_answer_that_proves_nothing_is_unknown(erp: Erp, between: Between, wh
 def test_a_server_that_never_answers_ends_with_the_call(erp: Erp, between: Between) -> None:
     """E14: a request ends before its call does."""
     let_go = between.hold("POST ")
-    assert erp.word("create_party", {"name": erp.name}, seconds_left=0.6) == ("unknown", "ReadTimeout")
+    assert erp.word("create_party", {"name": erp.name}, seconds_left=2.0) == ("unknown", "ReadTimeout")
     let_go.set()
 
 

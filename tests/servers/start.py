@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import os
 import shutil
 import signal
@@ -21,8 +22,15 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-READY_SECONDS = 60.0
+READY_SECONDS = 120.0
 END_SECONDS = 5.0
+PORTS = range(10_000, 32_000)
+"""Below those that the kernel gives away by itself: no connection that begins meanwhile gets one of them."""
+
+DEAD_PORT = 1
+"""Nobody listens here; one that was only just free may be somebody's by the time it is tried."""
+
+_places = itertools.count(os.getpid() * 97)
 
 
 def lack(reason: str) -> None:
@@ -59,11 +67,16 @@ def find_python_program(name: str) -> str:
 
 
 def find_free_port() -> int:
-    """Return a port of the loopback address that nobody uses now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Return a port of the loopback address that nobody uses now, nor is given before the server has it.
+
+    Processes that look at the same time begin at places far from each other.
+    """
+    for place in itertools.islice(_places, len(PORTS)):
+        port = PORTS[place % len(PORTS)]
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no port is free")
 
 
 @contextlib.contextmanager
