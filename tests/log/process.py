@@ -54,5 +54,5 @@ def end(process: subprocess.Popen[str]) -> str:
     process.stdin.close()
     said = process.stdout.read()  # not `communicate`, which passes over what was buffered for `listen`
     process.stdout.close()
-    process.wait(timeout=60)
+    process.wait(timeout=240)
     return said.strip()

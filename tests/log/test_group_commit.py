@@ -31,7 +31,7 @@ class Disk:
         self.groups.append(list(items))
         self.threads.append(threading.get_ident())
         self.entered.release()
-        assert self.go.acquire(timeout=10)
+        assert self.go.acquire(timeout=60)
         for item in items:
             if item in self.errors:
                 raise self.errors[item]
@@ -54,7 +54,7 @@ def ask(commits: GroupCommit[int, int], item: int, results: dict[int, object]) -
 
 def wait_for_line(commits: GroupCommit[int, int], length: int) -> None:
     """Wait until so many wait for the next commit."""
-    for _ in range(1000):
+    for _ in range(12_000):
         with commits._lock:
             if len(commits._waiting) == length:
                 return
@@ -75,7 +75,7 @@ def test_those_who_wait_share_the_next_commit() -> None:
     disk, results = Disk(), dict[int, object]()
     commits: GroupCommit[int, int] = GroupCommit(disk.commit)
     threads = [ask(commits, 1, results)]
-    assert disk.entered.acquire(timeout=10)
+    assert disk.entered.acquire(timeout=60)
     for item in (2, 3, 4):
         threads.append(ask(commits, item, results))
         wait_for_line(commits, item - 1)
@@ -92,11 +92,11 @@ def test_the_lead_goes_on_and_is_given_up() -> None:
     disk, results = Disk(), dict[int, object]()
     commits: GroupCommit[int, int] = GroupCommit(disk.commit)
     first = ask(commits, 1, results)
-    assert disk.entered.acquire(timeout=10)
+    assert disk.entered.acquire(timeout=60)
     second = ask(commits, 2, results)
     wait_for_line(commits, 1)
     disk.go.release()
-    assert disk.entered.acquire(timeout=10)
+    assert disk.entered.acquire(timeout=60)
     third = ask(commits, 3, results)
     wait_for_line(commits, 1)
     disk.go.release(3)
@@ -114,7 +114,7 @@ def test_storage_trouble_is_told_to_all() -> None:
     disk.errors[3].durable = None  # type: ignore[attr-defined]
     commits: GroupCommit[int, int] = GroupCommit(disk.commit)
     threads = [ask(commits, 1, results)]
-    assert disk.entered.acquire(timeout=10)
+    assert disk.entered.acquire(timeout=60)
     for item in (2, 3):
         threads.append(ask(commits, item, results))
         wait_for_line(commits, item - 1)
@@ -135,7 +135,7 @@ def test_one_bad_item_spoils_no_other() -> None:
     disk.errors[3] = OverflowError("too large")
     commits: GroupCommit[int, int] = GroupCommit(disk.commit)
     threads = [ask(commits, 1, results)]
-    assert disk.entered.acquire(timeout=10)
+    assert disk.entered.acquire(timeout=60)
     for item in (2, 3, 4):
         threads.append(ask(commits, item, results))
         wait_for_line(commits, item - 1)
@@ -152,7 +152,7 @@ def test_who_is_interrupted_leaves_the_line() -> None:
     disk, results = Disk(), dict[int, object]()
     commits: GroupCommit[int, int] = GroupCommit(disk.commit)
     thread = ask(commits, 1, results)
-    assert disk.entered.acquire(timeout=10)
+    assert disk.entered.acquire(timeout=60)
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt

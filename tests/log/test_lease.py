@@ -14,7 +14,7 @@ import pytest
 from sagactl.core.records import DriverClaimed
 from sagactl.errors import BusyError
 from sagactl.log.holder import is_dead, this_process
-from sagactl.log.leases import LeaseClock
+from sagactl.log.leases import LEASE_MS, LeaseClock, read_boot_ms
 from sagactl.log.sqlite import SqliteLog
 from tests.log.process import end, launch, listen, tell
 from tests.log.samples import batch, intent, new_run
@@ -75,7 +75,7 @@ def test_the_lease_of_a_killed_process_is_void_at_once(path: Path) -> None:
 
 
 def _wait_until_ended(pid: int) -> None:
-    for _ in range(500):
+    for _ in range(6_000):
         if Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] == "Z":
             return
         real_time.sleep(0.01)
@@ -84,10 +84,10 @@ def _wait_until_ended(pid: int) -> None:
 
 def test_a_stopped_driver_loses_its_run_and_can_do_nothing(path: Path) -> None:
     """B59, C1: a driver that was stopped past its lease is taken for possibly calling, and is fenced off."""
-    clock = LeaseClock(lease_ms=300)
+    ahead_ms = 0
+    clock = LeaseClock(boot_ms=lambda: read_boot_ms() + ahead_ms)
     program = """
-from sagactl.log.leases import LeaseClock
-log = SqliteLog(path, lease_clock=LeaseClock(lease_ms=300))
+log = SqliteLog(path)
 lease = log.create(new_run(), holder=this_process()).lease
 say("up")
 sys.stdin.readline()
@@ -103,7 +103,7 @@ log.close()
     with closing(SqliteLog(path, lease_clock=clock)) as log:
         with pytest.raises(BusyError):
             log.claim("run1", holder=this_process())
-        real_time.sleep(0.35)
+        ahead_ms = LEASE_MS
         lease = log.claim("run1", holder=this_process())
         record = list(log.read("run1"))[-1].record
         assert isinstance(record, DriverClaimed)

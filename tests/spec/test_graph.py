@@ -99,12 +99,12 @@ def test_two_thousand_steps_have_about_as_many_edges() -> None:
 @pytest.mark.parametrize("length", [1, 2, 3, 500])
 def test_a_cycle_is_one_error_that_names_it(refuse_steps: Refuse, length: int) -> None:
     """F5: a cycle of any length is told in a second, B73."""
-    started = time.monotonic()
+    started = time.process_time()
     problems = refuse_steps("".join(step(f"s{index}", needs=[f"s{(index + 1) % length}"]) for index in range(length)))
     [cycle] = [problem for problem in problems if problem.code == "cycle"]
     assert ("needs itself" if length == 1 else f"{length} steps need one another: s0 -> s1") in cycle.message
     assert len(cycle.message) < 120
-    assert time.monotonic() - started < 2
+    assert time.process_time() - started < 2
 
 
 def test_a_step_that_follows_all_above_can_close_a_cycle(refuse_steps: Refuse) -> None:

@@ -91,12 +91,12 @@ def test_an_input_is_a_map_that_can_be_stored() -> None:
     deep: Json = {}
     for _ in range(200_000):
         deep = {"x": deep}
-    started = time.monotonic()
+    started = time.process_time()
     assert wrong([1], {}) == ["the input must be a map of names and values"]
     assert "nested deeper" in wrong(deep, {})[0]
     assert "bytes" in wrong({"x": "a" * 1_100_000}, {})[0]
     assert "$secret" in wrong({"x": [{"$secret": "STRIPE"}]}, {})[0]
-    assert time.monotonic() - started < 2
+    assert time.process_time() - started < 2
     while isinstance(deep, dict) and deep:
         deep = deep.pop("x")
 
@@ -104,9 +104,9 @@ def test_an_input_is_a_map_that_can_be_stored() -> None:
 def test_a_hostile_text_is_matched_in_no_time() -> None:
     """H23: a pattern on a text that doesn't match answers at once."""
     schema: dict[str, Json] = {"properties": {"x": {"pattern": "^[a-z]+(-[a-z]+)*$"}}}
-    started = time.monotonic()
+    started = time.process_time()
     assert wrong({"x": "a" * 4_000 + "!"}, schema) == ["input.x does not match the pattern ^[a-z]+(-[a-z]+)*$"]
-    assert time.monotonic() - started < 0.5
+    assert time.process_time() - started < 0.5
 
 
 def test_text_that_looks_like_an_expression_is_just_text() -> None:

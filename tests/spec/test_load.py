@@ -258,10 +258,10 @@ def test_all_limits_are_told_at_once(refuse: Refuse) -> None:
     items = "[" + "1," * 10_001 + "]"
     retry = "{max_attempts: 1e9, initial_interval: 0s, max_interval: 100y}"
     wild = f"  - {{id: wild, tool: any.thing, foreach: {items}, retry: {retry}}}\n"
-    started = time.monotonic()
+    started = time.process_time()
     problems = refuse("saga: x\nsteps:\n" + wild + steps)
     text = "\n".join(f"{problem.message} {problem.hint}" for problem in problems)
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
     for limit in ("at most 2000", "at most 10000", "from 1 to 1000", "from 1ms to 1d", "100y is no duration"):
         assert limit in text
 

@@ -137,10 +137,10 @@ def test_braces_without_a_dollar_sign_are_told_how_an_expression_is_written() ->
 @pytest.mark.parametrize("opening", ["[", "{a: ", "- ", "? ", "[{a: ", "[\n"])
 def test_deep_nesting_ends_at_the_limit_without_recursion(opening: str) -> None:
     """F2: a hundred thousand openings are one problem with the depth limit, in under a second, H03."""
-    started = time.monotonic()
+    started = time.process_time()
     found = [code for code, _, _ in codes(opening * 100_000)]
     assert found == ["too-deep"]
-    assert time.monotonic() - started < 3
+    assert time.process_time() - started < 3
 
 
 def test_sixty_four_levels_are_allowed_and_no_more() -> None:
@@ -155,13 +155,13 @@ def test_an_alias_bomb_is_refused_before_it_grows() -> None:
     lines = [f"{name}: &{name} [{', '.join(['*' + before] * 9)}]" for before, name in pairwise(names)]
     bomb = "a: &a [x, x]\n" + "\n".join(lines)
     tracemalloc.start()
-    started = time.monotonic()
+    started = time.process_time()
     found = {code for code, _, _ in codes(bomb)}
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert found == {"alias"}
     assert "limit" in read(bomb)[1][0].message
-    assert time.monotonic() - started < 0.5
+    assert time.process_time() - started < 0.5
     assert peak < 5_000_000
 
 

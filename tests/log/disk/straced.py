@@ -38,7 +38,7 @@ def run_straced(project: Project, *arguments: str) -> tuple[int, list[str]]:
         env=project.environment(),
         capture_output=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )
     return done.returncode, list(_join(file.read_text(encoding="ascii").splitlines()))
 

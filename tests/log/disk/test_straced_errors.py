@@ -71,7 +71,7 @@ def _break(project: Project, point: Point) -> tuple[int, str, list[str]]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )
     lines = trace.read_text(errors="replace").splitlines()
     marks = ["fault" if "(INJECTED)" in line else "begin" if _BEGIN.search(line) else "" for line in lines]
