@@ -52,7 +52,7 @@ from tests.engine.fakes import (
 
 def _outlast(invocation: Invocation) -> Answer:
     """Go on until told to end, and a little longer."""
-    invocation.cancelled.wait(5)
+    invocation.cancelled.wait(60)
     time.sleep(0.05)
     return DONE
 
@@ -156,7 +156,7 @@ def test_a_call_that_cannot_be_ended_makes_the_run_wait_for_it() -> None:
     """E14: past the grace the run is waiting, cause cannot_end, until the call has returned."""
     release = threading.Event()
     saga = make_saga(make_step("a", tool="deaf", start_to_close_ms=50, retry=Retry(1, 1, 100, 1)))
-    toolbox = FakeToolbox({"deaf": after(lambda: release.wait(10)), "undo": lambda _: DONE})
+    toolbox = FakeToolbox({"deaf": after(lambda: release.wait(60)), "undo": lambda _: DONE})
     log = MemoryLog()
     driver = make_driver(log, saga, toolbox, grace_ms=50)
 
@@ -181,7 +181,7 @@ def test_a_call_that_cannot_be_ended_makes_the_run_wait_for_it() -> None:
 def test_a_retry_that_waits_holds_no_slot() -> None:
     """E5: with one slot, other steps run while one waits for its next try (scenario B43)."""
     first = iter([UNAVAILABLE, DONE])
-    saga = make_saga(make_step("a", tool="moody", retry=Retry(2, 150, 100, 150)), make_step("b"), make_step("c"))
+    saga = make_saga(make_step("a", tool="moody", retry=Retry(2, 2_000, 100, 2_000)), make_step("b"), make_step("c"))
     toolbox = FakeToolbox({"moody": lambda _: next(first), "do": lambda _: DONE})
     driver = make_driver(MemoryLog(), saga, toolbox, calls_max=1)
     driver.create(make_new_run(saga), saga)
@@ -199,7 +199,7 @@ def test_calls_at_once_never_exceed_the_slots() -> None:
         with lock:
             now += 1
             most = max(most, now)
-        time.sleep(0.005)
+        time.sleep(0.05)
         with lock:
             now -= 1
         return DONE
@@ -258,7 +258,7 @@ def test_a_missing_secret_makes_the_run_wait_without_an_intent_and_others_go_on(
 def test_without_waiting_a_run_in_back_off_is_let_go_and_resumable() -> None:
     """A driver that doesn't wait for timers leaves the run waiting; the drawn delay stays as it is (E5)."""
     answers = iter([UNAVAILABLE, DONE])
-    saga = make_saga(make_step("a", tool="moody", retry=Retry(2, 80, 100, 80)))
+    saga = make_saga(make_step("a", tool="moody", retry=Retry(2, 1_500, 100, 1_500)))
     toolbox = FakeToolbox({"moody": lambda _: next(answers)})
     log = MemoryLog()
     driver = make_driver(log, saga, toolbox, waits_for_timers=False)
@@ -289,7 +289,7 @@ def test_the_first_interrupt_lets_calls_settle_and_starts_nothing_new() -> None:
 def test_nothing_is_decided_while_an_orphan_lives() -> None:
     """E14, E17: a command of an earlier driver that can't be ended keeps the run where it is, and the lease free."""
     answers = iter([UNAVAILABLE, DONE])
-    saga = make_saga(make_step("a", tool="moody", retry=Retry(2, 80, 100, 80)))
+    saga = make_saga(make_step("a", tool="moody", retry=Retry(2, 1_500, 100, 1_500)))
     toolbox = FakeToolbox({"moody": lambda _: next(answers)})
     log = MemoryLog()
     driver = make_driver(log, saga, toolbox, waits_for_timers=False)
@@ -310,7 +310,7 @@ def test_a_call_that_outlasts_the_grace_is_left_in_doubt_and_named() -> None:
     """E17: after the grace the driver lets go; the call is in doubt for whoever resumes."""
     release = threading.Event()
     saga = make_saga(make_step("a", tool="deaf"))
-    toolbox = FakeToolbox({"deaf": after(lambda: driver.interrupt(), lambda: release.wait(10))})
+    toolbox = FakeToolbox({"deaf": after(lambda: driver.interrupt(), lambda: release.wait(60))})
     driver = make_driver(MemoryLog(), saga, toolbox, grace_ms=50)
     driver.create(make_new_run(saga), saga)
     ending = driver.drive()["run1"]

@@ -95,7 +95,7 @@ def test_flood_is_cut_in_the_middle() -> None:
 
 def test_calls_side_by_side_keep_their_own_words() -> None:
     """Two calls at once, on threads or in one loop, don't mix what they print."""
-    barrier = threading.Barrier(2, timeout=10)
+    barrier = threading.Barrier(2, timeout=60)
 
     @tool("shop.order")
     def order(name: str) -> None:
@@ -144,7 +144,7 @@ def test_thread_that_outlives_its_call_never_reaches_a_protected_stdout() -> Non
 
         def ramble() -> None:
             print("during", flush=True)
-            go.wait(10)
+            go.wait(60)
             print("afterwards", flush=True)
 
         def call_and_drive() -> None:
@@ -201,7 +201,7 @@ def test_task_that_outlives_its_call_never_reaches_stdout(capsys: pytest.Capture
 def run_script(body: str) -> subprocess.CompletedProcess[str]:
     """Run a small program of its own process, with its streams on pipes."""
     return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(body)], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", textwrap.dedent(body)], capture_output=True, text=True, check=True, timeout=120
     )
 
 
@@ -274,13 +274,13 @@ def test_end_waits_for_the_pipe_but_not_for_children() -> None:
         from sagactl.tools.capture import protect_stdout
 
         protect_stdout()
-        child = subprocess.Popen(["sleep", "20"])
+        child = subprocess.Popen(["sleep", "100"])
         os.write(1, b"y" * 60_000 + b"last words")
         print(child.pid)
     """)
     os.kill(int(done.stdout), signal.SIGKILL)
     assert done.stderr.endswith("last words")
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 60
 
 
 def test_reader_of_stderr_that_stops_holds_no_tool_up() -> None:
@@ -297,7 +297,11 @@ def test_reader_of_stderr_that_stops_holds_no_tool_up() -> None:
     """
     try:
         done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(body)], stdout=subprocess.PIPE, stderr=writer, check=True, timeout=30
+            [sys.executable, "-c", textwrap.dedent(body)],
+            stdout=subprocess.PIPE,
+            stderr=writer,
+            check=True,
+            timeout=120,
         )
     finally:
         os.close(reader)
@@ -339,7 +343,7 @@ def test_secrets_are_masked_in_all_that_passes_the_streams() -> None:
         print("an answer with 1234567890")
         print(captured.text, end="")
         os.write(2, b"8 " + value[:9].encode())
-        time.sleep(0.5)
+        time.sleep(2)
         os.write(2, b"\\n9 plain\\n")
     """)
     assert done.stdout == "an answer with 1234567890\n***\n"
@@ -380,7 +384,7 @@ def test_closed_streams_are_no_failure(closed: str, tmp_path: Path) -> None:
     )
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
     command = f'exec "{sys.executable}" "{script}" "{tmp_path / "file"}" {closed}'
-    assert subprocess.run(["sh", "-c", command], check=False, timeout=30, env=environment).returncode == 7
+    assert subprocess.run(["sh", "-c", command], check=False, timeout=120, env=environment).returncode == 7
     assert (tmp_path / "file").read_bytes() == b""
 
 

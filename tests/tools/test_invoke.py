@@ -275,7 +275,7 @@ def test_context_tells_what_the_call_is() -> None:
         cancelled=cancelled,
         begun_ms=500,
         deadline_ms=1_000,
-        seconds_left=5.0,
+        seconds_left=500.0,
         project=Path("/srv"),
     )
     assert answer.failure is None
@@ -291,7 +291,7 @@ def test_context_tells_what_the_call_is() -> None:
     assert context.cancelled is cancelled
     assert context.begun_at.isoformat() == "1970-01-01T00:00:00.500000+00:00"
     assert context.deadline.isoformat() == "1970-01-01T00:00:01+00:00"
-    assert 4 < context.seconds_left() <= 5
+    assert 400 < context.seconds_left() <= 500
 
 
 def test_context_made_by_hand_needs_a_key_only() -> None:
@@ -343,7 +343,7 @@ def test_async_call_ends_at_its_deadline_where_nobody_else_can_end_it() -> None:
 
     started = time.monotonic()
     answer = call(order, seconds_left=0.05)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
     assert answer.failure is not None
     assert (answer.kind, answer.failure.type) == (OutcomeKind.UNKNOWN, "TimeoutError")
 

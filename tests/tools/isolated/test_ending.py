@@ -119,7 +119,7 @@ def _start(calling: Calling, tool: str, **arguments: bool) -> tuple[Callable[[],
     wait_until((calling.folder / "begun").exists)
 
     def join() -> Answer:
-        thread.join(20)
+        thread.join(60)
         return answers[0]
 
     return call.cancelled.set, join
@@ -134,13 +134,13 @@ def test_no_tool_outlives_its_call(calling: Calling, tool: str) -> None:
     answer = join()
     assert word_of(answer) == ("unknown", "ended")
     assert message_of(answer) == f"the process of shop.{tool} was ended by SIGKILL, for the call had to end"
-    assert TERM_GRACE_SECONDS <= time.monotonic() - began < TERM_GRACE_SECONDS + 5
+    assert TERM_GRACE_SECONDS <= time.monotonic() - began < TERM_GRACE_SECONDS + 30
     assert tool != "hang" or has_fallen_silent(calling.folder / "beats")
 
 
 def test_a_call_ends_by_its_own_deadline(calling: Calling) -> None:
     """E14: a call that nobody tells to end does so when its time is up."""
-    answer = calling.call("hang", seconds_left=1.5)
+    answer = calling.call("hang", seconds_left=4.0)
     assert word_of(answer) == ("unknown", "ended")
     assert has_fallen_silent(calling.folder / "beats")
 
@@ -195,7 +195,7 @@ def driver(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Return another process that is in the middle of an isolated call."""
     write_plugin(tmp_path, PLUGIN)
     with subprocess.Popen([sys.executable, "-c", DRIVER, str(tmp_path), "hang"], cwd=ROOT) as process:
-        wait_until((tmp_path / "begun").exists, 20)
+        wait_until((tmp_path / "begun").exists)
         yield process
         process.kill()
 

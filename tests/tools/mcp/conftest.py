@@ -61,7 +61,7 @@ class Bench:
         """Write the settings; those of the server beside its command."""
         command = [sys.executable, "-S", "-I", str(SERVER)]
         words = {} if "url" in settings else {"command": command, "cwd": "room"}
-        settings = {**words, "connect_timeout": "10s", **settings}
+        settings = {**words, "connect_timeout": "60s", **settings}
         given = "".join(f"{key} = {_spell(value)}\n" for key, value in settings.items())
         (self.folder / "sagactl.toml").write_text(f"[mcp.test]\n{given}{tools}")
         self.close()
@@ -108,7 +108,7 @@ class Bench:
             driver.resume(run_id)
             return next(iter(driver.drive().values()))
 
-    def call(self, tool: str = "test.put", seconds: float = 10.0, **arguments: Json) -> Answer:
+    def call(self, tool: str = "test.put", seconds: float = 60.0, **arguments: Json) -> Answer:
         """Call a tool as the engine does."""
         asked = invocation(tool, arguments or {"line": "a"}, seconds_left=seconds, project=self.folder)
         return self.project.toolbox.call(asked)
@@ -148,7 +148,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def wait_until(holds: Callable[[], bool], seconds: float = 10.0) -> None:
+def wait_until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
     """Return once it holds; fail where it never does."""
     deadline = time.monotonic() + seconds
     while not holds():

@@ -59,7 +59,7 @@ NOT_REACHED = {
 @pytest.mark.parametrize("mode", NOT_REACHED)
 def test_a_server_that_cannot_be_had_leaves_no_doubt(bench: Bench, mode: str) -> None:
     """Nothing was sent, so the call is `unavailable` and may be tried again."""
-    bench.configure(TOOLS, connect_timeout="2s" if mode == "mute" else "10s")
+    bench.configure(TOOLS, connect_timeout="2s" if mode == "mute" else "60s")
     bench.mode(mode)
     answer = bench.call()
     assert answer.kind is OutcomeKind.UNAVAILABLE, answer
@@ -90,7 +90,7 @@ def test_a_call_that_hangs_is_ended_with_its_server(bench: Bench) -> None:
     answer = bench.call(seconds=1.0)
     assert (answer.kind, answer.failure and answer.failure.type) == (OutcomeKind.UNKNOWN, "timeout")
     assert not is_running(bench.started()[-1])
-    assert time.monotonic() - begun < 8
+    assert time.monotonic() - begun < 60
     bench.mode("good")
     assert bench.call().kind is OutcomeKind.SUCCEEDED
 
@@ -130,7 +130,7 @@ def test_a_server_that_will_not_end_is_ended(bench: Bench) -> None:
     begun = time.monotonic()
     bench.close()
     wait_until(lambda: not is_running(server) and not is_running(child))
-    assert time.monotonic() - begun < 8
+    assert time.monotonic() - begun < 60
 
 
 def test_nobody_answers_for_a_model(bench: Bench) -> None:

@@ -90,7 +90,7 @@ def ask(project: Project, answer: str) -> int:
             seen += os.read(ours, 4_096)
         assert b"description" in seen
         os.write(ours, answer.encode())
-        run.communicate(timeout=60)
+        run.communicate(timeout=120)
         os.close(ours)
         return run.returncode
 

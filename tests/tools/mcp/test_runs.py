@@ -6,14 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 from sagactl.core.records import Intent, RunStatus
 from sagactl.engine.ending import Why
 from sagactl.written.problem import InvalidSagaError
-from tests.cli.project import Project
+from tests.cli.project import Project, interrupt_twice
 from tests.tools.mcp.conftest import TOOLS, Bench, is_running, wait_until
 
 SAGA = """
@@ -130,14 +129,11 @@ def test_killed_in_a_call_the_effect_is_found_and_not_made_twice(bench: Bench, p
 def test_a_second_interrupt_ends_a_call_and_its_server(bench: Bench, project: Project) -> None:
     """E17: the second signal ends what runs, also in a server; the run is left to be resumed."""
     bench.mode("deaf")
-    words = [sys.executable, "-m", "sagactl", "run", "lines", "-q"]
-    with subprocess.Popen(words, cwd=project.path, env=project.environment(), stderr=subprocess.PIPE) as driver:
-        wait_until(lambda: bench.lines() == ["a"])
-        server = bench.started()[-1]
-        driver.send_signal(signal.SIGINT)
-        time.sleep(0.7)  # two signals at once are one
-        driver.send_signal(signal.SIGINT)
-        assert driver.wait(30) == 130
+    driver = project.start("run", "lines", "-q")
+    wait_until(lambda: bench.lines() == ["a"])
+    server = bench.started()[-1]
+    interrupt_twice(driver)
+    assert driver.returncode == 130
     wait_until(lambda: not is_running(server))
     wait_until(lambda: not list((project.path / ".sagactl" / "calls").iterdir()))
 

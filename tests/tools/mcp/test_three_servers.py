@@ -173,7 +173,7 @@ def entities(folder: Path) -> list[str]:
 def test_a_saga_over_three_servers_is_undone_in_all_of_them(project: Project) -> None:
     """A failure at the end undoes what files, memory and repository were made to do, in reverse."""
     (project.path / "go").touch()
-    done = project.run("run", "report", "-i", f"folder={project.path}", "-o", "json", timeout=120)
+    done = project.run("run", "report", "-i", f"folder={project.path}", "-o", "json", timeout=300)
     assert done.code == 10, done.out + done.err
     statuses = {each["id"]: each["status"] for each in done.json["run"]["steps"]}
     assert {statuses[name] for name in ("branch", "known", "draft", "moved")} == {"compensated"}
@@ -193,7 +193,7 @@ def test_killed_in_the_middle_it_is_resumed_and_undone(project: Project) -> None
         os.kill(driver.pid, signal.SIGKILL)
     wait_until(lambda: not servers_of(project.path))
     (project.path / "go").touch()
-    done = project.run("resume", "--all", "-q", timeout=120)
+    done = project.run("resume", "--all", "-q", timeout=300)
     assert done.code == 10, done.out + done.err
     assert (branches(project.path), entities(project.path)) == ([], [])
     assert [file.name for file in (project.path / "room").iterdir()] == ["put-away.txt"]

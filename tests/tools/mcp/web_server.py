@@ -46,7 +46,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_DELETE(self) -> None:
         if self.server.mode == "never ends":
-            time.sleep(4)
+            time.sleep(30)
         self._send(200, b"", "text/plain")
 
     def do_POST(self) -> None:
@@ -83,7 +83,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif mode == "closes":
             self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{")
         elif mode == "hangs":
-            time.sleep(3)
+            time.sleep(30)
         elif mode == "drips":
             self._drip()
         elif mode in {"endless", "events"}:
@@ -108,7 +108,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _drip(self) -> None:
         with contextlib.suppress(OSError):
             self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n")
-            for _ in range(60):
+            for _ in range(300):
                 self.wfile.write(b" ")
                 time.sleep(0.1)
 

@@ -81,7 +81,7 @@ def message_of(answer: Answer | ProbeReply) -> str:
     return answer.failure.message
 
 
-def wait_until(holds: Callable[[], object], seconds: float = 10) -> None:
+def wait_until(holds: Callable[[], object], seconds: float = 60) -> None:
     """Wait until *holds*, and fail where it doesn't in time."""
     deadline = time.monotonic() + seconds
     while not holds():
