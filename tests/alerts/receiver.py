@@ -77,7 +77,7 @@ class Receiver:
         """The ids of all that came."""
         return [post.id for post in self.posts]
 
-    def wait(self, count: int, timeout_seconds: float = 30) -> None:
+    def wait(self, count: int, timeout_seconds: float = 60) -> None:
         """Wait until so many have come."""
         with self.came:
             assert self.came.wait_for(lambda: len(self.posts) >= count, timeout_seconds), self.ids

@@ -18,7 +18,7 @@ import pytest
 from standardwebhooks.webhooks import Webhook
 
 from tests.alerts.receiver import SECRET, Receiver, answer, receiving, take
-from tests.cli.project import ROOT, Project
+from tests.cli.project import ROOT, WAIT_SECONDS, Project
 
 WELL = ("run", "onboarding", "-q", "-i", "amount:=1", "-i", 'servers:=["a", "b"]')
 
@@ -100,12 +100,12 @@ def test_processes_that_share_a_file_keep_each_run_in_order(tmp_path: Path) -> N
             project.start(*WELL, "-i", "email=a@example.com") as one,
             project.start(*WELL, "-i", "email=refuses@example.com") as other,
         ):
-            one.communicate(timeout=60)
-            other.communicate(timeout=60)
+            one.communicate(timeout=WAIT_SECONDS)
+            other.communicate(timeout=WAIT_SECONDS)
         assert (one.returncode, other.returncode) == (0, 10)
         time.sleep(1.5)
         watching.send_signal(signal.SIGINT)
-        watching.communicate(timeout=30)
+        watching.communicate(timeout=WAIT_SECONDS)
     assert watching.returncode == 130
     assert project.run("outbox", "deliver").code == 0
     found = by_run(read_events(tmp_path / "events.jsonl"))
@@ -200,7 +200,7 @@ def test_killed_between_an_event_and_its_mark(tmp_path: Path, receiver: Receiver
     receiver.answer = kill_at_three
     with project.start_python_after_line("-m", "sagactl", "outbox", "deliver") as sender:
         pids.append(sender.pid)
-        sender.communicate("go\n", timeout=30)
+        sender.communicate("go\n", timeout=WAIT_SECONDS)
     assert sender.returncode == -signal.SIGKILL
     delivered = project.run("outbox", "deliver")  # at once: he is certainly dead
     (head,) = heads(project).values()

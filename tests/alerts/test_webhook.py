@@ -15,6 +15,7 @@ from standardwebhooks.webhooks import Webhook
 from sagactl.alerts.sending import DELAY_MS_MAX, SendError, delay_ms
 from sagactl.alerts.webhook import ANSWER_BYTES_MAX, post, sign
 from tests.alerts.receiver import CERTIFICATE, SECRET, Answer, Receiver, answer, receiving
+from tests.servers.start import DEAD_PORT
 
 BODY = '{"says": "stuck — now"}'.encode()
 
@@ -97,12 +98,12 @@ def test_delays_grow_up_to_an_hour() -> None:
 
 
 def _hang(handler: BaseHTTPRequestHandler) -> None:
-    time.sleep(3)
+    time.sleep(20)
 
 
 def _drip(handler: BaseHTTPRequestHandler) -> None:
     handler.wfile.write(b"HTTP/1.1 200 OK\r\n")
-    for number in range(60):
+    for number in range(400):
         handler.wfile.write(f"x-{number}: y\r\n".encode())
         time.sleep(0.05)
 
@@ -114,7 +115,7 @@ def test_what_hangs_or_drips_is_left(receiver: Receiver, respond: Answer) -> Non
     began = time.monotonic()
     with pytest.raises(SendError, match=r"no answer within 0\.5 seconds"):
         send(receiver.url, limit_seconds=0.5)
-    assert time.monotonic() - began < 2.5
+    assert time.monotonic() - began < 15
 
 
 def test_a_large_answer_is_not_read_to_its_end(receiver: Receiver) -> None:
@@ -126,11 +127,8 @@ def test_a_large_answer_is_not_read_to_its_end(receiver: Receiver) -> None:
 
 def test_a_port_that_nobody_listens_at() -> None:
     """A receiver that is down is a failed try."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     with pytest.raises(SendError, match="not reached: Connection refused"):
-        send(f"http://127.0.0.1:{port}/")
+        send(f"http://127.0.0.1:{DEAD_PORT}/")
 
 
 def test_something_that_speaks_no_http() -> None:
