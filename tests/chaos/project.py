@@ -46,7 +46,7 @@ def write_settings(folder: Path, settings: str) -> None:
     (folder / "sagactl.toml").write_text(f'[chaos]\nignore = ["marks/*"]\n{settings}\n')
 
 
-def run_chaos(project: Project, *arguments: str, timeout: float = 120) -> Result:
+def run_chaos(project: Project, *arguments: str, timeout: float = 240) -> Result:
     """Run it, one process at a time: the tests have the other core."""
     return project.run("chaos", "planted", "-q", "--jobs", "2", *arguments, timeout=timeout)
 

@@ -20,7 +20,7 @@ def make_project(folder: Path) -> Project:
     return Project(folder, {"SAGACTL_SECRET_API_KEY": SECRET})
 
 
-def check(project: Project, *words: str, timeout: float = 120) -> Result:
+def check(project: Project, *words: str, timeout: float = 240) -> Result:
     """Run it."""
     return project.run("tools", "check", "-q", *words, timeout=timeout)
 

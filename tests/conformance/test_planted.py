@@ -92,7 +92,7 @@ def test_a_sound_tool_breaks_nothing(tool: str, document: dict[str, Any]) -> Non
 
 def test_a_call_that_never_ends_is_a_breach_and_the_command_ends(tmp_path: Path) -> None:
     """Each call ends within its deadline; one that doesn't is left behind, and nothing more is tried with its tool."""
-    result = check(make_project(tmp_path), "endless.put", "--timeout", "0.3", "-o", "json", timeout=30)
+    result = check(make_project(tmp_path), "endless.put", "--timeout", "0.3", "-o", "json", timeout=120)
     assert result.code == 1
     found = verdicts_of(result.json)["endless.put"]
     assert found["deadline"] == "broken"

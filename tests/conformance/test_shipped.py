@@ -23,7 +23,7 @@ EXCUSED = {("deploy.point", "probe"), ("deploy.point", "undo-never-ran")} | {
 
 def _check(folder: Path, *words: str) -> tuple[int, dict[str, Any]]:
     shutil.copytree(ROOT / "plugins", folder / "plugins", ignore=shutil.ignore_patterns("__pycache__"))
-    result = Project(folder).run("tools", "check", *words, "-q", "-o", "json", timeout=120)
+    result = Project(folder).run("tools", "check", *words, "-q", "-o", "json", timeout=600)
     return result.code, result.json
 
 

@@ -29,7 +29,7 @@ def cut_off(connection: socket.socket) -> None:
 def drip(connection: socket.socket) -> None:
     """Send a byte now and then."""
     connection.sendall(HEAD)
-    for _ in range(400):
+    for _ in range(2_000):
         connection.sendall(b" ")
         time.sleep(0.05)
 
@@ -116,7 +116,7 @@ def test_half_an_answer_is_in_doubt(act: Callable[[str], Deed], answer: Answer) 
     began = time.monotonic()
     with serving(answer) as address:
         assert act(address).act().kind.value == "unknown"
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 60
 
 
 def test_an_answer_that_drips_is_given_up(act: Callable[[str], Deed]) -> None:
@@ -124,7 +124,7 @@ def test_an_answer_that_drips_is_given_up(act: Callable[[str], Deed]) -> None:
     with serving(drip) as address:
         began = time.monotonic()
         assert act(address).act().kind.value == "unknown"
-        assert time.monotonic() - began < 12  # it would take 20
+        assert time.monotonic() - began < 60  # it would take 100
 
 
 def test_a_stranger_gets_no_request(act: Callable[[str], Deed]) -> None:

@@ -16,7 +16,7 @@ def check(folder: Path, environ: dict[str, str], plugin: str, *words: str) -> di
     shutil.copytree(ROOT / "plugins", folder / "plugins", ignore=shutil.ignore_patterns("__pycache__"))
     result = Project(folder, environ).run(
         *("tools", "check", plugin, "--allow-unsafe", f"{plugin}.*", *words, "--strict", "-q", "-o", "json"),
-        timeout=120,
+        timeout=600,
     )
     assert result.code == 0, result.out
     assert stripe.KEY not in result.out + result.err

@@ -27,6 +27,7 @@ from tests.plugins.databases import (
     make_server_shop,
 )
 from tests.plugins.project import TOOLBOX, Project
+from tests.plugins.vendors import wait_until
 from tests.servers.postgres import PASSWORD, running_postgres
 
 _schemas = itertools.count(1)
@@ -236,7 +237,7 @@ def test_a_process_that_is_killed_before_it_commits_leaves_nothing(shop: Shop) -
     child = shop.project.start(("sql.execute", "a", "a", shop.arguments([*RESERVE, {"run": SLOW[shop.kind]}])))
     time.sleep(1.5)
     child.send_signal(signal.SIGKILL)
-    out, _ = child.communicate(timeout=30)
+    out, _ = child.communicate(timeout=120)
     assert (child.returncode, out) == (-9, "")
     if shop.kind == "postgresql":  # the server notices when the statement ends
         shop.read(
@@ -253,7 +254,7 @@ def test_a_call_ends_with_its_time(shop: Shop) -> None:
     started = time.monotonic()
     kind, _ = shop.refuse([*RESERVE, {"run": SLOW[shop.kind]}], seconds_left=1.0)
     assert kind in {"unavailable", "unknown"}
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 40
     assert shop.find().answer is ProbeAnswer.NOT_DONE
     assert shop.state() == (5, 0)
 
@@ -332,9 +333,9 @@ def test_a_server_that_never_answers_holds_up_nobody(on_server: Shop) -> None:
     started = time.monotonic()
     with laid_line(on_server.address, b"INSERT INTO orders", hangs=True) as line:
         arguments = {**on_server.arguments(), "database": line.address}
-        on_server.project.call("sql.execute", arguments, seconds_left=1.0)
+        on_server.project.call("sql.execute", arguments, seconds_left=5.0)
         assert line.broken == 1
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 60
     assert on_server.find().answer is ProbeAnswer.NOT_DONE
 
 
@@ -342,7 +343,7 @@ def test_a_deadlock_and_a_serialization_failure_are_tried_again(on_server: Shop)
     """E3: the database rolled one of them back; nothing happened, so it is unavailable."""
     ways: list[list[Json]] = [
         [{"run": "UPDATE stock SET free = 1 WHERE sku = $1", "values": [one]},
-         {"run": "SELECT pg_sleep(0.3)"},
+         {"run": "SELECT pg_sleep(1.5)"},
          {"run": "UPDATE stock SET free = 1 WHERE sku = $1", "values": [other]}]
         for one, other in (("a", "b"), ("b", "a"))
     ]  # fmt: skip
@@ -354,7 +355,7 @@ def test_a_deadlock_and_a_serialization_failure_are_tried_again(on_server: Shop)
     strict = f"{on_server.address}%20-c%20default_transaction_isolation%3Dserializable"
     write_skew: list[Json] = [
         {"run": "SELECT sum(free) FROM stock"},
-        {"run": "SELECT pg_sleep(0.3)"},
+        {"run": "SELECT pg_sleep(1.5)"},
         {"run": "INSERT INTO stock VALUES (gen_random_uuid()::text, 1)"},
     ]
     arguments = {**on_server.arguments(write_skew), "database": strict}
@@ -441,19 +442,20 @@ def test_a_busy_file_is_tried_again(project: Project) -> None:
     shop = make_file_shop(project)
     with contextlib.closing(sqlite3.connect(project.path / "shop.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        assert shop.refuse(seconds_left=0.3) == ("unavailable", "busy")
+        assert shop.refuse(seconds_left=1.5) == ("unavailable", "busy")
     shop.execute()
     assert GIVE_BACK
 
 
 def test_the_probe_waits_for_a_call_that_is_under_way(on_server: Shop) -> None:
     """E6, E9: "not done" is said only when the transaction that may still commit has ended."""
-    slow: list[Json] = [*RESERVE, {"run": "SELECT pg_sleep(0.8)"}]
+    slow: list[Json] = [*RESERVE, {"run": "SELECT pg_sleep(2)"}]
+    asleep = "SELECT pid FROM pg_stat_activity WHERE query LIKE '%pg_sleep(2)%' AND state = 'active'"
     found: list[ProbeAnswer] = []
     on_server.execute([RESERVE[1]], key="first")
 
     def ask() -> None:
-        time.sleep(0.4)
+        wait_until(lambda: bool(on_server.read(f"{asleep} AND pid <> pg_backend_pid()")))
         asked = on_server.project.invoke("sql.find", {"database": on_server.address}, key="a", forward_key="a")
         found.append(TOOLBOX.probe(asked).answer)
 

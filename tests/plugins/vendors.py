@@ -20,7 +20,7 @@ from sagactl.tools.registry import collect_tools
 from tests.plugins.project import PLUGINS
 
 REGISTRY = collect_tools(PLUGINS, entry_points=())
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 60.0
 _numbers = itertools.count(1)
 _here = uuid.uuid4().hex[:8]
 

@@ -173,10 +173,10 @@ def test_a_call_that_is_over_ends_git_and_all_that_it_started(world: Repositorie
     world.hook(world.remote, "pre-receive", "echo $$ > $BASE/hook; exec sleep 60")
     arguments = _push_arguments(world)
     started = time.monotonic()
-    assert _tools(world).word("git.push", arguments, key="a", seconds_left=1.0) == ("unknown", "TimeoutError")
-    assert time.monotonic() - started < 20
+    assert _tools(world).word("git.push", arguments, key="a", seconds_left=4.0) == ("unknown", "TimeoutError")
+    assert time.monotonic() - started < 45
     hook = int((world.folder / "hook").read_text())
-    for _ in range(100):
+    for _ in range(1_000):
         if not Path(f"/proc/{hook}").exists() or "Z" in Path(f"/proc/{hook}/stat").read_text().split(") ")[1][:1]:
             break
         time.sleep(0.05)

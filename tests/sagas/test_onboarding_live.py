@@ -166,7 +166,7 @@ class Shell:
             assert running.poll() is None, (self.project.path / "killed").read_text()
             time.sleep(0.02)
         running.kill()
-        assert running.wait(10) == -signal.SIGKILL
+        assert running.wait(60) == -signal.SIGKILL
 
     def play(self, transcript: str) -> None:
         """Type each line of a transcript, and compare what it prints."""

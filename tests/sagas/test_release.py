@@ -418,7 +418,7 @@ def test_real_processes_of_the_command_line_are_killed_alike(world: Repositories
     (world.folder / "pid").write_text("")
     process = world.project.start(*world.arguments())
     (world.folder / "pid").write_text(str(process.pid))
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
     assert process.returncode == -9
     resumed = world.project.run("resume", "--all", "-q")
     assert resumed.code == 0, resumed.err
