@@ -25,7 +25,7 @@ from sagactl.core.records import Timer
 from tests.cli.project import ROOT, Project
 
 HERE = Path(__file__).parent
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 120.0
 REASONED = {"cancel", "rollback", "terminate", "pause", "unpause", "approve", "deny", "dlq"}
 
 
@@ -81,7 +81,7 @@ class Warm:
         assert self._process.stdout is not None
         self._process.stdin.close()
         self._process.stdout.close()
-        self._process.wait(10)
+        self._process.wait(60)
 
 
 @dataclass

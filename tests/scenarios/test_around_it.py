@@ -311,13 +311,12 @@ def test_b85_two_signals_leave_no_child_and_a_run_that_can_go_on(scene: Scene) -
     scene.wait_for(lambda: len(_living(scene)) == 2)
     os.killpg(running.pid, signal.SIGINT)
     scene.wait_for(lambda: "stopping" in running.err())
-    time.sleep(0.6)
-    began = time.monotonic()
+    time.sleep(0.7)
     os.killpg(running.pid, signal.SIGINT)
     done = running.wait()
-    assert (done.code, time.monotonic() - began < 5) == (130, True)
+    assert (done.code, "left at once" in done.err) == (130, True)
     assert f"sagactl resume {scene.latest()}" in done.err
-    scene.wait_for(lambda: _living(scene) == [], 5)
+    scene.wait_for(lambda: _living(scene) == [])
     assert scene.do("resume", scene.latest()).code == 0
     check_all(scene)
 
@@ -329,7 +328,7 @@ def test_b85_a_signal_while_it_waits_for_a_retry(number: signal.Signals, scene: 
     running = scene.start("run", "x")
     scene.wait_for(lambda: scene.ledger("end") and scene.of("timer"))
     running.signal(number)
-    assert running.wait(5).code == 128 + number
+    assert running.wait().code == 128 + number
     assert scene.do("resume", scene.latest()).code == 0
     check_all(scene)
 
@@ -365,10 +364,10 @@ def _digests(scene: Scene) -> dict[str, str]:
 
 def test_b87_what_only_looks_changes_nothing(scene: Scene) -> None:
     """Every byte of the log and beside it stays, nothing is called, no timer is fired: on a run that is overdue."""
-    scene.saga("x", [step("a"), step("b", "retry 1", retry=tries(2, "300ms"))])
+    scene.saga("x", [step("a"), step("b", "retry 1", retry=tries(2, "2s"))])
     assert scene.do("run", "x", "--no-wait").code == 12
     run = scene.latest()
-    time.sleep(0.4)
+    time.sleep(2.1)
     before, calls = _digests(scene), scene.calls()
     for line in (
         ("plan", "x"),

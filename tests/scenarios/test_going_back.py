@@ -51,8 +51,8 @@ def test_b01_the_same_over_a_restart(scene: Scene) -> None:
 
 def test_b01_a_second_try_that_is_under_way_is_settled_and_undone(scene: Scene) -> None:
     """E10: what has its intent is awaited, and its undo follows."""
-    a = step("a", "retry 1, wait 0.8", retry=tries(2))
-    scene.saga("x", _parallel(a, step("b", "wait 0.3, reject no")))
+    a = step("a", "retry 1, wait 2", retry=tries(2))
+    scene.saga("x", _parallel(a, step("b", "wait 1, reject no")))
     assert scene.do("run", "x").code == 10
     assert sorted(scene.calls()[:3]) == ["a", "a", "b"]
     assert scene.effects() == ["a", "a'"]
@@ -61,9 +61,9 @@ def test_b01_a_second_try_that_is_under_way_is_settled_and_undone(scene: Scene) 
 
 def test_b03_the_time_of_a_run_is_over_while_a_step_is_in_doubt(scene: Scene) -> None:
     """E7, E12, E14: what is in doubt is undone like the rest, and the rollback has no such limit."""
-    short = {"start_to_close_timeout": "1800ms"}
-    b = step("b", "lost", "wait 0.8", retry=tries(20, "100ms", backoff_coefficient=1))
-    scene.saga("x", [step("a", "wait 0.6", "wait 0.8"), b], run_timeout="2s", defaults=short)
+    short = {"start_to_close_timeout": "3800ms"}
+    b = step("b", "lost", "wait 0.8", retry=tries(200, "100ms", backoff_coefficient=1))
+    scene.saga("x", [step("a", "wait 0.6", "wait 0.8"), b], run_timeout="4s", defaults=short)
     done = scene.do("run", "x")
     assert (done.code, done.run["cause"]) == (10, "timeout")
     assert scene.calls()[-2:] == ["b'", "a'"]
@@ -79,7 +79,7 @@ def test_b05_the_undo_of_a_cancelled_run_is_not_cancelled(how: str, scene: Scene
     """
     top: dict[str, Any] = {"settle_timeout": "300ms"}
     if how == "timeout":
-        top = {"settle_timeout": "300ms", "run_timeout": "2s", "defaults": {"start_to_close_timeout": "2s"}}
+        top = {"settle_timeout": "300ms", "run_timeout": "4s", "defaults": {"start_to_close_timeout": "4s"}}
     scene.saga("x", [step("a", "ok", "wait 1"), step("b", "wait 30", retry=tries(2))], **top)
     running = scene.start("run", "x")
     scene.wait_for(scene.has_begun("b"))

@@ -132,7 +132,7 @@ FRESH = {
     "rolled_back": ([step("a"), step("b", "reject no")], ()),
     "stuck": ([step("a", "ok", "reject no"), step("b", "reject no")], ()),
     "in_doubt": ([step("a"), step("b", "gone", tool="probe.once")], ()),
-    "waiting": ([step("a"), step("b", "retry 1", retry=tries(2, "20ms"))], ("--no-wait",)),
+    "waiting": ([step("a"), step("b", "retry 1", retry=tries(2, "2s"))], ("--no-wait",)),
     "asks": ([step("a"), step("b", approval=True)], ()),
     "terminated": ([step("a"), step("b", approval=True)], ()),
 }
@@ -264,10 +264,10 @@ def test_x03_a_signal_around_the_pivot(place: str, scene: Scene) -> None:
 @pytest.mark.parametrize("place", WAITS_AT)
 def test_x03_the_time_is_over_around_the_pivot(place: str, scene: Scene) -> None:
     """E13, E14: before it back; at and behind it the run goes on, and a person is told."""
-    limit = "3s"
-    running = _held(scene, place, "wait 1.5", run_timeout=limit, defaults={"start_to_close_timeout": limit})
+    limit = "6s"
+    running = _held(scene, place, "wait 3", run_timeout=limit, defaults={"start_to_close_timeout": limit})
     if place != "before":  # the call that is held began later than the run, so its own time isn't over yet
-        scene.wait_for(lambda: time.monotonic() > scene.ledger("begin")[0]["at"] + 3.2)
+        scene.wait_for(lambda: time.monotonic() > scene.ledger("begin")[0]["at"] + 6.2)
         _open(scene)
     done = running.wait()
     if place == "before":

@@ -55,13 +55,13 @@ def _command(script: str, **keys: Any) -> dict[str, Any]:
 def test_b09_a_command_past_its_time_has_ended_before_the_next_try(trap: str, scene: Scene) -> None:
     """E14: the whole group is ended, by SIGKILL where SIGTERM is ignored; the same key; tries never overlap."""
     script = f'{trap}echo "begin $SAGACTL_IDEMPOTENCY_KEY $(date +%s.%N) $$" >> ../calls; sleep 8; echo end >> ../calls'
-    scene.saga("x", [_command(script, start_to_close_timeout="400ms", retry=tries(2))])
+    scene.saga("x", [_command(script, start_to_close_timeout="2s", retry=tries(2))])
     assert scene.do("run", "x").code == 10
     lines = (scene.path.parent / "calls").read_text().splitlines()
     assert [line.split()[0] for line in lines] == ["begin", "begin"]
     assert len({line.split()[1] for line in lines}) == 1
     first, second = (float(line.split()[2]) for line in lines)
-    assert second - first > (2.2 if trap else 0.2)
+    assert second - first > (3 if trap else 1)
     assert not any(Path(f"/proc/{line.split()[3]}").exists() for line in lines)
     check_all(scene)
 
@@ -119,7 +119,7 @@ def test_b23_what_kills_its_driver_is_not_tried_for_ever(direction: str, scene: 
 @pytest.mark.parametrize("zone", ["Asia/Kolkata", "America/St_Johns", "UTC"])
 def test_b25_another_time_zone_changes_no_delay(zone: str, scene: Scene) -> None:
     """E5: the moment is stored in UTC: not called at once, not hours late; what is shown has its offset."""
-    scene.saga("x", [step("a", "retry 1", retry=tries(2, "2500ms"))])
+    scene.saga("x", [step("a", "retry 1", retry=tries(2, "5s"))])
     waiting = scene.do("run", "x", "--no-wait", extra={"TZ": "UTC"})
     assert waiting.code == 12
     assert waiting.run["waiting_for"]["until"].endswith("Z")
@@ -127,7 +127,7 @@ def test_b25_another_time_zone_changes_no_delay(zone: str, scene: Scene) -> None
     assert (early.code, scene.calls()) == (12, ["a"])
     assert early.run["waiting_for"] == waiting.run["waiting_for"]
     assert scene.do("resume", scene.latest(), extra={"TZ": zone}).code == 0
-    assert 2.4 < _gaps(scene, "a")[0] < 20
+    assert 4.9 < _gaps(scene, "a")[0] < 60
     check_all(scene)
 
 
@@ -143,7 +143,7 @@ def test_b25_a_wall_clock_that_is_turned_while_it_waits_changes_nothing(jump: in
     scene.wait_for(lambda: scene.ledger("end") and scene.of("timer"))
     wall.write_text(str(jump))
     assert running.wait().code == 0
-    assert 1.4 < _gaps(scene, "a")[0] < 10
+    assert 1.4 < _gaps(scene, "a")[0] < 60
     check_all(scene)
 
 
@@ -154,14 +154,14 @@ def test_b25_a_wall_clock_that_was_turned_over_a_restart(jump: int, is_due: bool
     Set back, the run's time goes on from its last record, so the wait is as long as it was; set forward beyond the
     moment, it is due. Never early by the run's own time.
     """
-    scene.saga("x", [step("a", "retry 1", retry=tries(2, "1500ms"))])
+    scene.saga("x", [step("a", "retry 1", retry=tries(2, "8s"))])
     assert scene.do("run", "x", "--no-wait").code == 12
     wall = scene.path / "wall"
     wall.write_text(str(jump))
     began = time.monotonic()
     assert scene.do("resume", scene.latest(), hooks={"wall": str(wall)}).code == 0
-    assert (_starts(scene, "a")[1] - began > 1.2) is not is_due
-    assert time.monotonic() - began < 20
+    assert (_starts(scene, "a")[1] - began > 7.5) is not is_due
+    assert time.monotonic() - began < 60
     check_all(scene)
 
 
@@ -175,7 +175,7 @@ def test_b25_the_same_in_a_process_whose_clock_is_turned_from_outside(jump: str,
     assert scene.do("run", "x", "--no-wait").code == 12
     command = ["faketime", "-f", jump, sys.executable, "-m", "sagactl", "resume", scene.latest(), "-q", "-o", "json"]
     environment = scene.environment({"FAKETIME_DONT_FAKE_MONOTONIC": "1"})
-    done = subprocess.run(command, cwd=scene.path, env=environment, capture_output=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=scene.path, env=environment, capture_output=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert (_gaps(scene, "a")[0] > 5.9) is not is_due
     check_all(scene)
@@ -242,7 +242,7 @@ def test_b33_two_branches_that_fail_for_now_both_go_on(scene: Scene) -> None:
 
 def test_b33_one_branch_has_no_tries_left_and_the_other_is_not_started_again(scene: Scene) -> None:
     """E10: nothing new starts; `unavailable` left no effect, so there is nothing to undo."""
-    a, b = step("a", "wait 0.3, reject no", needs=[]), step("b", "retry 1", retry=tries(3, "1s"), needs=[])
+    a, b = step("a", "wait 0.3, reject no", needs=[]), step("b", "retry 1", retry=tries(3, "30s"), needs=[])
     scene.saga("x", [a, b, step("c")])
     assert scene.do("run", "x").code == 10
     assert sorted(scene.calls()) == ["a", "b"]
@@ -262,7 +262,7 @@ def test_b35_an_undo_that_always_fails_is_not_tried_for_ever(scene: Scene) -> No
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_b37_the_time_of_a_run_ends_a_call_that_hangs(is_killed: bool, scene: Scene) -> None:
     """E14: unknown, so it is undone with the rest; also at once where nobody drove it when the time was over."""
-    limit = "2500ms"
+    limit = "4s"
     steps = [step("a"), step("b", "hang", retry=tries(2))]
     scene.saga("x", steps, run_timeout=limit, defaults={"start_to_close_timeout": limit}, settle_timeout="100ms")
     running = scene.start("run", "x")
@@ -300,7 +300,7 @@ def test_b39_a_limit_ends_the_children_too(kind: str, scene: Scene) -> None:
     scene.saga("x", [_command(CHILDREN[kind].format(mark), start_to_close_timeout="500ms", retry=tries(1))])
     began = time.monotonic()
     assert scene.do("run", "x").code in {10, 11}
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60
     assert not any(mark.encode() in _command_line(each) for each in Path("/proc").glob("[0-9]*/cmdline"))
     check_all(scene)
 
@@ -314,7 +314,7 @@ def _command_line(file: Path) -> bytes:
 
 def test_b43_a_step_that_waits_holds_no_slot(scene: Scene) -> None:
     """E5: with one call at a time, the others run while one waits for its next try."""
-    steps = [step("a", "retry 1", retry=tries(2, "1s")), step("b"), step("c")]
+    steps = [step("a", "retry 1", retry=tries(2, "3s")), step("b"), step("c")]
     scene.saga("x", [{**each, "needs": []} for each in steps])
     assert scene.do("run", "x", extra={"SAGACTL_CONCURRENCY": "1"}).code == 0
     assert (scene.calls()[-1], len(scene.calls())) == ("a", 4)
