@@ -236,11 +236,11 @@ def test_card_that_hangs_gives_up_when_cancelled(project: Project) -> None:
     """E14: `hang` waits past its deadline but honours the cancel event, and then nothing was charged."""
     cancelled = threading.Event()
     timer = threading.Timer(0.1, cancelled.set)
-    timer.start()
     started = time.monotonic()
+    timer.start()
     assert project.word("billing.charge", charge("hang"), cancelled=cancelled) == ("unknown", "TimeoutError")
     timer.join()
-    assert 0.05 < time.monotonic() - started < 10
+    assert 0.05 < time.monotonic() - started < 25
     assert project.probe("billing.find_charge").answer is ProbeAnswer.NOT_DONE
 
 
