@@ -13,8 +13,9 @@ import pytest
 
 from sagactl.core.records import DriverClaimed
 from sagactl.errors import BusyError
+from sagactl.log.base import LEASE_MS
 from sagactl.log.holder import is_dead, this_process
-from sagactl.log.leases import LEASE_MS, LeaseClock, read_boot_ms
+from sagactl.log.leases import LeaseClock, read_boot_ms
 from sagactl.log.sqlite import SqliteLog
 from tests.log.process import end, launch, listen, tell
 from tests.log.samples import batch, intent, new_run
