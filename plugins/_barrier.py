@@ -126,7 +126,7 @@ def _write_time(moment: datetime) -> str:
 def name_cells(names: Sequence[str], rows: Sequence[Sequence[object]]) -> list[dict[str, Any]]:
     """Return rows by the names of their columns, each cell as JSON."""
     if len(set(names)) < len(names):
-        raise Rejected(f"columns have the same name: {', '.join(names)[:200]}", code="bad_statement")
+        raise Rejected(f"columns have the same name: {', '.join(names)}", code="bad_statement")
     return [dict(zip(names, map(_to_json, row), strict=True)) for row in rows]
 
 

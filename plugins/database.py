@@ -104,7 +104,7 @@ def check(context: CallContext, database: str, question: str, rows: list[list[st
         except (sqlite3.Error, sqlite3.Warning) as error:
             raise Rejected(f"the question can't be answered: {error}", code="bad_question") from None
     if found != rows:
-        raise Rejected(f"the answer is {json.dumps(found, default=str)[:200]}", code="check_failed")
+        raise Rejected(f"the answer is {json.dumps(found, default=str)}", code="check_failed")
     return {"rows": rows}
 
 

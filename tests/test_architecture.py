@@ -35,11 +35,11 @@ ALLOWED = {
     "written": {"written", "schemas", "core", "errors"},
     **{name: {name, "schemas", "core", "errors"} for name in NEIGHBOURS},
     "spec": {"spec", "written", "schemas", "core", "errors"},
-    "alerts": {"alerts", "documents", "core", "errors"},
+    "alerts": {"alerts", "documents", "secrets.masking", "core", "errors"},
     "telemetry": {"telemetry", "core", "errors", ""},
     "tools": {"tools", "written", "schemas", "secrets.masking", "workflow", "core", "errors"},
     "sandbox": {"sandbox", "tools.api", "core.canonical", "errors"},
-    "engine": {"engine", "core", "errors", "log.base", "tools.base"},
+    "engine": {"engine", "core", "errors", "log.base", "tools.base", "secrets.masking"},
     "config": {"config", "secrets.sources", "schemas.durations", "core", "errors"},
     "secrets": {"secrets", "core", "errors"},
     "documents": {"core"},
@@ -115,9 +115,10 @@ ALLOWED = {
 `templates` holds what `init` copies, which sees what any project's plugins see. The sandbox is what plugins act on,
 so it sees what plugins see and no more. `schemas` holds what the loader and the tools both check of JSON Schema, for
 neighbours never import each other, and `written` reads what people write in YAML, sagas and declarations of tools
-alike. What tools give back is masked before anybody else sees it, so `tools` may import the masking of secrets, and
-nothing that resolves them. `workflow` knows what a runner of CI obeys, which text of tools and text of ours must both
-not be. `chaos` ends what tools leave running as the spawner of commands does, with its words for processes.
+alike. What others say is masked before it is cut, and before anybody else sees it: so who hears it (`tools`, `alerts`
+of a receiver, the engine of a bug) may import the masking of secrets, and nothing that resolves them. `workflow` knows
+what a runner of CI obeys, which text of tools and text of ours must both not be. `chaos` ends what tools leave running
+as the spawner of commands does, with its words for processes.
 """
 
 EVERYWHERE = {"dataclass", "hashing", "once", "regular_file"}

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from sagactl.alerts.compose import Look, describe, describe_unread, tame, write_text, write_title
 from sagactl.alerts.events import Mask, Publish
-from sagactl.alerts.sending import ERROR_LENGTH_MAX, SendError, delay_ms
+from sagactl.alerts.sending import SendError, delay_ms
 from sagactl.alerts.settings import Channel, Kind, Resolve
 from sagactl.core.canonical import Json, canonical
 from sagactl.core.outbox import (
@@ -171,7 +171,7 @@ def _as_send_error(error: Exception) -> SendError:
 
 
 def _after_failure(claimed: Delivery, error: SendError, now_ms: int) -> Delivery:
-    text = str(error)[:ERROR_LENGTH_MAX]
+    text = str(error)
     if error.is_final or claimed.attempts >= DELIVERY_ATTEMPTS_MAX:
         return replace(claimed, state=DeliveryState.GIVEN_UP, due_ms=0, error=text)
     due_ms = now_ms + delay_ms(claimed.attempts, error.retry_after_ms)
@@ -282,5 +282,5 @@ class EventLane:
             attempts = page.attempts + 1 if seq < first else 1
             due_ms = self._now_ms() + delay_ms(attempts, error.retry_after_ms)
             tell(Sent(self.name, f"event_{page.run_id}_{seq + 1}", page.run_id, str(error), due_ms))
-            return Seen(page.run_id, seq, due_ms, attempts, str(error)[:ERROR_LENGTH_MAX]), error
+            return Seen(page.run_id, seq, due_ms, attempts, str(error)), error
         return Seen(page.run_id, seq), None

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from typing import Final
 
+from sagactl.secrets.masking import KNOWN
+
 FIRST_DELAY_MS: Final = 1_000
 DELAY_MS_MAX: Final = 3_600_000
 ERROR_LENGTH_MAX: Final = 300
 
 
 class SendError(Exception):
-    """A message could not be sent; another try may succeed, unless it *is_final*. The text names no secret."""
+    """A message could not be sent; another try may succeed, unless it *is_final*.
+
+    The text is bounded and names no secret, whatever the receiver has said: it is kept in the log and shown.
+    """
 
     def __init__(self, message: str, *, retry_after_ms: int | None = None, is_final: bool = False) -> None:
-        super().__init__(message[:ERROR_LENGTH_MAX])
+        super().__init__(KNOWN.shorten(message, ERROR_LENGTH_MAX))
         self.retry_after_ms = retry_after_ms
         self.is_final = is_final
 

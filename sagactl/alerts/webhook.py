@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import hashlib
 import hmac
+import socket
 import threading
 import time
 from email.utils import parsedate_to_datetime
@@ -23,8 +25,10 @@ from urllib.parse import urlsplit
 
 from sagactl.alerts.sending import SendError
 from sagactl.alerts.settings import find_url_problem
+from sagactl.secrets.masking import KNOWN
 
 if TYPE_CHECKING:
+    import ssl
     from http.client import HTTPConnection, HTTPResponse
 
 LIMIT_SECONDS: Final = 10.0
@@ -86,12 +90,14 @@ def _exchange(url: str, body: bytes, headers: dict[str, str], limit_seconds: flo
     from http.client import HTTPException
 
     parts = urlsplit(url)
-    connection = _connection(url, limit_seconds)
-    is_late = threading.Event()
-    alarm = threading.Timer(limit_seconds, _hang_up, [connection, is_late])
+    line = _Line()
+    is_late = line.is_late
+    alarm = threading.Timer(limit_seconds, line.hang_up)
     alarm.daemon = True
     alarm.start()
+    connection, context = _prepare(url, limit_seconds)
     try:
+        _connect(connection, context, limit_seconds, line)
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         connection.request("POST", path, body=body, headers=headers)
         with connection.getresponse() as response:
@@ -103,39 +109,69 @@ def _exchange(url: str, body: bytes, headers: dict[str, str], limit_seconds: flo
     finally:
         alarm.cancel()
         connection.close()
+        line.close()
     if is_late.is_set():
         raise SendError(f"no answer within {limit_seconds:g} seconds")
     return found
 
 
-def _connection(url: str, limit_seconds: float) -> HTTPConnection:
+class _Line:
+    """A second descriptor of the connection of an exchange, which ends it whatever is wrapped around the first.
+
+    Who sends a little now and then, of an answer or of the beginning of TLS, makes no single wait too long.
+    """
+
+    def __init__(self) -> None:
+        self.is_late = threading.Event()
+        self._kept: socket.socket | None = None
+
+    def keep(self, made: socket.socket) -> None:
+        self._kept = made.dup()
+        if self.is_late.is_set():
+            self.hang_up()
+
+    def hang_up(self) -> None:
+        self.is_late.set()
+        if (kept := self._kept) is not None:
+            with contextlib.suppress(OSError):
+                kept.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        if self._kept is not None:
+            self._kept.close()
+
+
+def _prepare(url: str, limit_seconds: float) -> tuple[HTTPConnection, ssl.SSLContext | None]:
+    """Return what speaks to the receiver, not connected, and what TLS takes."""
     import http.client
 
     parts = urlsplit(url)
     assert parts.hostname is not None, "the url was checked"
-    if parts.scheme == "https":
-        import ssl
+    if parts.scheme != "https":
+        return http.client.HTTPConnection(parts.hostname, parts.port, timeout=limit_seconds), None
+    import ssl
 
-        context = ssl.create_default_context()
-        return http.client.HTTPSConnection(parts.hostname, parts.port, timeout=limit_seconds, context=context)
-    return http.client.HTTPConnection(parts.hostname, parts.port, timeout=limit_seconds)
+    context = ssl.create_default_context()
+    made = http.client.HTTPSConnection(parts.hostname, parts.port, timeout=limit_seconds, context=context)
+    return made, context
 
 
-def _hang_up(connection: HTTPConnection, is_late: threading.Event) -> None:
-    """End an exchange whose other side keeps sending a little, so that no single wait is too long."""
-    import contextlib
-    import socket
-
-    is_late.set()
-    if connection.sock is not None:
-        with contextlib.suppress(OSError):
-            connection.sock.shutdown(socket.SHUT_RDWR)
+def _connect(connection: HTTPConnection, context: ssl.SSLContext | None, limit_seconds: float, line: _Line) -> None:
+    """Connect, in the library's place: it shows a connection to nobody before TLS has begun."""
+    made = socket.create_connection((connection.host, connection.port), limit_seconds)
+    connection.sock = made
+    line.keep(made)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if context is not None:
+        connection.sock = context.wrap_socket(made, server_hostname=connection.host)
 
 
 def _read_text(response: HTTPResponse) -> str:
     """Return a line of the answer, for a person to recognise it by."""
-    text = response.read(ANSWER_BYTES_MAX).decode("utf-8", "replace")
-    return " ".join(word for word in text.split() if word.isprintable())[:_TEXT_LENGTH_MAX]
+    content = response.read(ANSWER_BYTES_MAX)
+    is_cut = len(content) == ANSWER_BYTES_MAX or bool(response.length)  # by us, or by who hung up
+    text = KNOWN.mask_cut(content.decode("utf-8", "replace"), end=is_cut)  # before words of it are left out
+    return KNOWN.shorten(" ".join(word for word in text.split() if word.isprintable()), _TEXT_LENGTH_MAX)
 
 
 def _name_error(error: Exception) -> str:

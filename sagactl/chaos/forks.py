@@ -24,6 +24,7 @@ from sagactl.chaos.strays import end_strays, taking_in_strays
 from sagactl.core.canonical import Json, canonical, parse
 from sagactl.dataclass import dataclass
 from sagactl.errors import BusyError, SagactlError
+from sagactl.secrets.masking import KNOWN
 from sagactl.tools.shell.spawner import set_subreaper
 
 POLL_SECONDS: Final = 0.002
@@ -144,7 +145,8 @@ def _be_child(work: Work, timeout_seconds: float, mask: Iterable[int]) -> NoRetu
         except SagactlError as error:
             _leave(work.folder, canonical({"failed": error.message}))
         except Exception:
-            _leave(work.folder, canonical({"failed": traceback.format_exc(limit=-3).strip()[-1_000:]}))
+            trace = KNOWN.shorten_start(traceback.format_exc(limit=-3).strip(), 1_000)
+            _leave(work.folder, canonical({"failed": trace}))
     finally:
         os._exit(code)
 

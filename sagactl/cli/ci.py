@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from sagactl import workflow
 from sagactl.cli.streams import write_line
 from sagactl.errors import SagactlError
+from sagactl.secrets.masking import KNOWN
 
 if TYPE_CHECKING:
     from sagactl.cli.options import Globals
@@ -54,12 +55,12 @@ def write_annotations(settings: Globals, annotations: Iterable[Annotation], proj
     for each in annotations:
         line = workflow.make_command(
             each.level,
-            each.message,
+            KNOWN.mask(each.message),
             file=find_file(each.file, project, os.environ),
             line=each.line,
             col=each.column,
             endColumn=each.end_column,
-            title=each.title,
+            title=KNOWN.mask(each.title),
         )
         write_line(sys.stderr, line, is_command=True)
 
@@ -86,8 +87,6 @@ def append(variable: str, text: str) -> None:
     path = os.environ.get(variable)
     if not path:
         return
-    from sagactl.secrets.masking import KNOWN
-
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         rest = KNOWN.mask(text).encode()

@@ -13,6 +13,7 @@ from sagactl.cli.ci import append, spell_output, write_annotations
 from sagactl.cli.session import Session, local_zone, now_ms
 from sagactl.cli.views.style import WIDTH_UNLIMITED, Style
 from sagactl.errors import SagactlError
+from sagactl.secrets.masking import KNOWN
 
 if TYPE_CHECKING:
     from sagactl.cli.views.scene import Scene
@@ -59,5 +60,6 @@ def make_wide_scene(session: Session, last: Committed) -> Scene:
 
 
 def _cut(text: str) -> str:
+    text = KNOWN.mask(text)
     data = text.encode()
     return text if len(data) <= SUMMARY_BYTES_MAX else data[:SUMMARY_BYTES_MAX].decode(errors="ignore") + "…\n\n"

@@ -70,7 +70,7 @@ def _be_child(suite: Suite, subject: Subject, close: Callable[[], None], mask: I
         except SagactlError as error:
             _leave(suite.place, _Refused(error.message, error.code, error.hint or ""))
         except Exception:
-            trace = KNOWN.mask(traceback.format_exc(limit=-3).strip()[-1_000:])
+            trace = KNOWN.shorten_start(traceback.format_exc(limit=-3).strip(), 1_000)
             _leave(suite.place, _Refused(f"{subject.facts.name} can't be checked: {trace}", "no-check", ""))
         code = 0
     finally:

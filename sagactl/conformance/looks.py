@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 
 from sagactl.chaos.traits import FILES, LEDGER, PATHS
 from sagactl.core.canonical import Json, canonical
+from sagactl.secrets.masking import KNOWN
 
 SHOWN_MAX: Final = 3
 """Changes that a finding names."""
@@ -85,11 +86,11 @@ def describe(changes: Changes) -> str:
 
 
 def _describe_one(name: str, before: Json, after: Json) -> str:
-    name = name if len(name) <= SHOWN_LENGTH_MAX else f"{name[:SHOWN_LENGTH_MAX]}…"
+    name = KNOWN.shorten(name, SHOWN_LENGTH_MAX + 1, dots="…")
     if before is None:
         return f"{name} came"
     if after is None:
         return f"{name} went"
     if name.startswith("file "):
         return f"{name} changed"
-    return f"{name} from {canonical(before)} to {canonical(after)}"[: 2 * SHOWN_LENGTH_MAX]
+    return KNOWN.shorten(f"{name} from {canonical(before)} to {canonical(after)}", 2 * SHOWN_LENGTH_MAX)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
 from sagactl.core.alerting import LATE
 from sagactl.core.answer import Answer, ProbeReply
@@ -16,9 +17,13 @@ from sagactl.core.records import Failure, Operation, OutcomeKind, ProbeAnswer
 from sagactl.dataclass import dataclass
 from sagactl.engine.clock import Clock
 from sagactl.engine.workers import AsyncJob, Workers
+from sagactl.secrets.masking import KNOWN
 from sagactl.tools.base import Invocation, Toolbox
 
 Reply = Answer | ProbeReply
+
+BUG_LENGTH_MAX: Final = 500
+"""Of what an error says that no tool should have raised."""
 
 
 @dataclass(slots=True, eq=False)
@@ -107,7 +112,7 @@ class CallStarter:
 
 
 def _reply_for_bug(error: object, *, is_probe: bool) -> Reply:
-    failure = Failure(type(error).__name__, str(error)[:500])
+    failure = Failure(type(error).__name__, KNOWN.shorten(str(error), BUG_LENGTH_MAX))
     if is_probe:
         return ProbeReply(ProbeAnswer.CANNOT_TELL, failure=failure)
     return Answer(OutcomeKind.UNKNOWN, failure=failure)

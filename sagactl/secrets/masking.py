@@ -177,6 +177,22 @@ class Masker:
         begin, stop = self._reach if start else 0, len(masked) - (self._reach if end else 0)
         return masked[begin:stop] if begin < stop else ""
 
+    def shorten(self, text: str, length_max: int, *, dots: str = "", is_cut: bool = False) -> str:
+        """Return the beginning of *text*, masked before it is cut, so that nothing of a value is left at its end.
+
+        Args:
+            text: What was said, by whomever.
+            length_max: How many characters may stay, *dots* among them.
+            dots: What stands at the end of what was cut here.
+            is_cut: Whether the end of *text* had been cut off before it came here.
+        """
+        masked = self.mask_cut(text, end=is_cut)
+        return masked if len(masked) <= length_max else masked[: length_max - len(dots)] + dots
+
+    def shorten_start(self, text: str, length_max: int) -> str:
+        """Return the end of *text*, likewise: of a traceback, it is the end that tells."""
+        return self.mask(text)[-length_max:]
+
     def split(self, text: str) -> tuple[str, str]:
         """Return what of a stream can be shown, masked, and what must wait, for a value may have begun in it."""
         place = max(0, len(text) - self._reach)

@@ -107,7 +107,7 @@ def describe_object(value: object, *, length_max: int = LINE_LENGTH_MAX) -> str:
 
 def bound_line(text: str, length_max: int = LINE_LENGTH_MAX) -> str:
     """Return *text* as one line without control characters and secrets, cut where it is too long."""
-    cut = KNOWN.mask(text)[: length_max + 1]
+    cut = KNOWN.shorten(text, length_max + 1)
     if not cut.isprintable():
         cut = "".join(each if each.isprintable() else _show(each) for each in cut)
     return cut if len(cut) <= length_max else cut[: length_max - 4] + " ..."

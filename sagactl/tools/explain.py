@@ -86,7 +86,7 @@ def name_value(value: Json) -> str:
 def _quote(value: object) -> str:
     if isinstance(value, Decimal):
         return bound_line(str(value), QUOTED_LENGTH_MAX)
-    text = KNOWN.mask(value)[: QUOTED_LENGTH_MAX + 1] if isinstance(value, str) else value
+    text = KNOWN.shorten(value, QUOTED_LENGTH_MAX + 1) if isinstance(value, str) else value
     return bound_line(json.dumps(text, ensure_ascii=False, default=str), QUOTED_LENGTH_MAX)
 
 

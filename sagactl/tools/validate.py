@@ -17,6 +17,7 @@ from sagactl.core.canonical import Json, NotJsonError, check_nesting, digest
 from sagactl.core.keys import SECRET_MARK
 from sagactl.schemas.formats import FORMATS
 from sagactl.schemas.patterns import UnsafePatternError, compile_pattern, matches
+from sagactl.secrets.masking import KNOWN
 from sagactl.tools.convert import write_json
 from sagactl.tools.explain import explain, join_path, place
 from sagactl.tools.simple import compile_simple, is_integer, is_number
@@ -30,6 +31,9 @@ UNFOLDED_MAX: Final = 20_000
 
 COMPILED_MAX: Final = 512
 """Compiled schemas that are kept; then the store starts anew."""
+
+PROBLEM_LENGTH_MAX: Final = 200
+"""Of what is wrong with a schema that is none."""
 
 Verdict: TypeAlias = "Callable[[Json], str | None]"
 """Takes a value; returns what is wrong in one line, or None."""
@@ -168,7 +172,8 @@ def _make_validator(schema: dict[str, Json]) -> Validator:
         Draft202012Validator.check_schema(_write_floats(schema))
     except SchemaError as error:
         where = "/".join(str(step) for step in error.absolute_path) or "its top"
-        raise InvalidSchemaError(f"no JSON Schema, at {where}: {error.message[:200]}") from None
+        problem = KNOWN.shorten(error.message, PROBLEM_LENGTH_MAX)
+        raise InvalidSchemaError(f"no JSON Schema, at {where}: {problem}") from None
     checker = FormatChecker(formats=())
     for name, known in FORMATS.items():
         checker.checks(name)(lambda value, known=known: not isinstance(value, str) or known(value))

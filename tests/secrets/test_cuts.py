@@ -4,19 +4,33 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 
+from sagactl.alerts.sending import ERROR_LENGTH_MAX, SendError
+from sagactl.alerts.webhook import ANSWER_BYTES_MAX, post
+from sagactl.cli.views.junit import TEXT_LENGTH_MAX, make_error_suite, render_junit
+from sagactl.cli.views.markdown import CELL_LENGTH_MAX, quote
+from sagactl.conformance.looks import SHOWN_LENGTH_MAX, describe
+from sagactl.core.canonical import Json, canonical
+from sagactl.engine.calls import BUG_LENGTH_MAX, _reply_for_bug
+from sagactl.errors import InternalError
 from sagactl.secrets.masking import KNOWN
 from sagactl.tools.capture import PRINTED_BYTES_MAX, capturing
 from sagactl.tools.convert import LINE_LENGTH_MAX, RAW_BYTES_MAX, bound_line, describe_object, keep_raw
 from sagactl.tools.explain import QUOTED_LENGTH_MAX, explain
 from sagactl.tools.http.answers import read_raw
 from sagactl.tools.http.transport import Received
+from sagactl.tools.isolated.reply import read_answer
 from sagactl.tools.kind import Unsure
 from sagactl.tools.mcp.stdio import LAST_WORDS_BYTES, StdioTransport
+from sagactl.tools.sealing import TYPE_LENGTH_MAX
 from sagactl.tools.shell.launcher import STDERR, STDOUT
 from sagactl.tools.shell.reading import OUTPUT_BYTES_MAX, TAIL_BYTES, TEXT_BYTES_MAX, Written
+from sagactl.tools.validate import PROBLEM_LENGTH_MAX, InvalidSchemaError, compile_schema
+from tests.alerts.receiver import SECRET, Receiver, receiving
 
 VALUE = "uncut secret of QWERTZ 31415 with blanks"
 PIECES = {VALUE[place : place + 6] for place in range(len(VALUE) - 5)}
@@ -89,3 +103,86 @@ def test_what_is_kept_of_a_flood_shows_no_half_of_a_secret(over: int) -> None:
     assert "bytes cut]" in text
     assert not pieces_in(text)
     assert isinstance(sys.stdout, io.TextIOBase)
+
+
+def lay_across(place: int, length: int) -> Iterator[str]:
+    """Yield texts in which the value begins at each distance before *place*, and goes on behind it."""
+    for over in range(len(VALUE) + 1):
+        yield "x" * (place - over) + VALUE + "y" * length
+
+
+def test_one_function_masks_before_it_cuts() -> None:
+    """The beginning of a text and its end, at each place of the cut; and of a text that somebody else has cut."""
+    for text in lay_across(200, 200):
+        shown = KNOWN.shorten(text, 200, dots="…")
+        assert not pieces_in(shown, KNOWN.shorten_start(text, 200))
+        assert len(shown) <= 200
+        assert not pieces_in(KNOWN.shorten(text[:200], 200, is_cut=True))
+    for over in range(len(VALUE) + 1):
+        assert not pieces_in(KNOWN.shorten_start(VALUE + "x" * (200 - over), 200))
+
+
+def test_what_a_receiver_said_is_masked_before_it_is_cut(receiver: Receiver) -> None:
+    """An error of sending is kept in the log: what a receiver repeats of an address or a key isn't in it."""
+    for text in lay_across(ERROR_LENGTH_MAX, 99):
+        assert not pieces_in(SendError(text))
+    for text in lay_across(80, 99):
+        assert not pieces_in(_refused(receiver, text.encode()))
+        assert not pieces_in(_refused(receiver, text.encode()[:80], declared=500)), "it hung up within the value"
+    for over in range(0, len(VALUE) + 1, 3):
+        assert not pieces_in(_refused(receiver, b" " * (ANSWER_BYTES_MAX - over) + VALUE.encode()))
+
+
+def test_what_a_bug_says_is_masked_before_it_is_cut() -> None:
+    """A toolbox never raises; if it does, what it says goes into the log like any other failure."""
+    for text in lay_across(BUG_LENGTH_MAX, 99):
+        assert not pieces_in(*(_reply_for_bug(RuntimeError(text), is_probe=is_probe) for is_probe in (True, False)))
+
+
+def test_the_word_of_an_isolated_call_is_masked_before_it_is_cut() -> None:
+    """A process that has gone wrong may have written anything, also where a word stands that programs compare."""
+    for over in range(len(VALUE) + 1):
+        reason: Json = ["x" * (TYPE_LENGTH_MAX - over) + VALUE, "why"]
+        head: list[Json] = ["rejected", reason, None]
+        failure = read_answer("\n".join([canonical(head), *["null"] * 3]).encode()).failure
+        assert failure is not None
+        assert not pieces_in(failure.type.replace("_", " "))
+
+
+def test_reports_are_masked_before_they_are_cut() -> None:
+    """What changed in a world, a schema that is none, a cell of a summary, a message of JUnit."""
+    for text in lay_across(SHOWN_LENGTH_MAX, 99):
+        assert not pieces_in(describe({text: (None, 1), f"{text}!": (1, 2)}))
+    for text in lay_across(2 * SHOWN_LENGTH_MAX - len('it from null to "'), 99):
+        assert not pieces_in(describe({"it": (1, text)}))
+    for text in lay_across(PROBLEM_LENGTH_MAX - 1, 99):
+        with pytest.raises(InvalidSchemaError) as caught:
+            compile_schema({"type": text})
+        assert not pieces_in(caught.value)
+    for text in lay_across(CELL_LENGTH_MAX, 99):
+        assert not pieces_in(quote(text))
+    for text in lay_across(TEXT_LENGTH_MAX, 99):
+        assert not pieces_in(render_junit([make_error_suite(InternalError(text))]))
+
+
+def _refused(receiver: Receiver, body: bytes, declared: int | None = None) -> str:
+    """Return what is kept of an answer with *body*, which may be shorter than was declared."""
+
+    def respond(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(500)
+        handler.send_header("content-length", str(declared or len(body)))
+        handler.end_headers()
+        handler.wfile.write(body)
+        handler.close_connection = True
+
+    receiver.answer = respond
+    with pytest.raises(SendError, match="answered 500") as caught:
+        post(receiver.url, b"{}", message_id="1", secret=SECRET)
+    return str(caught.value)
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    """Give a receiver of webhooks."""
+    with receiving() as receiver:
+        yield receiver

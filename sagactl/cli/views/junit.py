@@ -18,6 +18,7 @@ from sagactl.core.left import Left, find_left
 from sagactl.core.records import RunStatus
 from sagactl.dataclass import dataclass
 from sagactl.documents import write_time
+from sagactl.secrets.masking import KNOWN
 
 if TYPE_CHECKING:
     from sagactl.cli.views.error import ProblemFacts
@@ -192,6 +193,6 @@ def _escape(text: str) -> str:
     r"""Return *text* bounded, for XML: what XML can't hold at all stands there as an escape such as `\x1b`."""
     from sagactl.cli.views.text import escape
 
-    shown = text if len(text) <= TEXT_LENGTH_MAX else text[: TEXT_LENGTH_MAX - 1] + "…"
+    shown = KNOWN.shorten(text, TEXT_LENGTH_MAX, dots="…")
     shown = _NO_XML.sub(lambda found: escape(found[0]), shown)
     return _SPECIAL.sub(lambda found: _ENTITIES[found[0]], shown)

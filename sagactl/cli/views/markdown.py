@@ -16,6 +16,7 @@ from sagactl.cli.views.text import safe
 from sagactl.cli.views.times import show_duration
 from sagactl.core.left import find_left
 from sagactl.core.records import Direction, RunStatus
+from sagactl.secrets.masking import KNOWN
 
 if TYPE_CHECKING:
     from sagactl.cli.views.results import Result
@@ -42,8 +43,7 @@ def render_summary(scene: Scene, ending: Ending | None, results: Sequence[Result
 
 def quote(text: str) -> str:
     """Return foreign text, safe, bounded, and as Markdown that shows it as it is."""
-    shown = safe(text)
-    shown = shown if len(shown) <= CELL_LENGTH_MAX else shown[: CELL_LENGTH_MAX - 1] + "…"
+    shown = KNOWN.shorten(safe(KNOWN.mask(text)), CELL_LENGTH_MAX, dots="…")
     return _SIGNS.sub(lambda found: f"&#{ord(found[0])};", shown)
 
 

@@ -15,12 +15,12 @@ from sagactl.core.canonical import Json, NotJsonError, canonical, parse
 from sagactl.core.records import Failure, OutcomeKind, ProbeAnswer
 from sagactl.core.saga import PAYLOAD_BYTES_MAX
 from sagactl.tools.convert import RAW_BYTES_MAX, bound_line, keep_raw
+from sagactl.tools.sealing import as_word
 
 _WITHOUT_REASON: Final = frozenset({OutcomeKind.SUCCEEDED, OutcomeKind.PENDING})
 AFTER_MS_MAX: Final = 2**53
 """No delay is longer, whatever a tool may ask for."""
 
-WORD_LENGTH_MAX: Final = 64
 _RAW_LENGTH_MAX: Final = 2 * RAW_BYTES_MAX
 """A text of just so many bytes is longer as JSON; only what can't have been bounded yet is."""
 E = TypeVar("E", bound=StrEnum)
@@ -94,5 +94,5 @@ def _read_failure(given: Json) -> Failure | None:
         case None:
             return None
         case [str(word), str(message)]:
-            return Failure(word[:WORD_LENGTH_MAX], bound_line(message))
+            return Failure(as_word(word), bound_line(message))
     raise BadReplyError("a reason that is none")

@@ -247,7 +247,7 @@ def _pin(tool: Any) -> Pin:
     try:
         return Pin(
             tool.name,
-            KNOWN.mask(tool.description or "")[:DESCRIPTION_LENGTH_MAX],
+            KNOWN.shorten(tool.description or "", DESCRIPTION_LENGTH_MAX),
             _as_map(tool.input_schema),
             None if tool.output_schema is None else _as_map(tool.output_schema),
             _as_map(hints),
