@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 from sagactl import CallContext, Rejected, Unavailable
 
-from ._reach import lack, read_answer, refuse, seconds_for, was_never_sent
+from ._reach import Alarm, lack, read_answer, refuse, seconds_for, was_never_sent
 
 T = TypeVar("T")
 
@@ -113,6 +113,13 @@ def _connect(context: CallContext, service: str, region: str) -> Any:
 def _send(session: Any, deadline: float, request: Any, **_: object) -> Any:
     """Send a request in the library's place, which reads an answer without end and takes half of one for the whole."""
     request.stream_output = True
+    with Alarm(deadline) as alarm:
+        makers = alarm.watch_pools(session._pool_classes_by_scheme)  # noqa: SLF001 - as above
+        session._pool_classes_by_scheme = session._manager.pool_classes_by_scheme = makers  # noqa: SLF001
+        return _exchange(session, deadline, request)
+
+
+def _exchange(session: Any, deadline: float, request: Any) -> Any:
     answer = session.send(request)
     length = answer.headers.get("content-length", "")
     is_whole = request.method == "HEAD" or answer.status_code in {204, 304} or not length.isdecimal()

@@ -6,10 +6,14 @@ doesn't know who is asking. In each nothing happened. All else that goes wrong o
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import socket
+import threading
 import time
-from collections.abc import Iterator
-from typing import Any, Final, NoReturn
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, Final, NoReturn, Self
 
 from sagactl import CallContext, Rejected, Unavailable
 
@@ -55,6 +59,73 @@ def seconds_for(context: CallContext) -> float:
     if seconds <= 0 or context.cancelled.is_set():
         raise TimeoutError("the call is over")
     return seconds
+
+
+class Alarm:
+    """Breaks the connections of one request at its deadline, by the monotonic clock; leaving it then raises.
+
+    Libraries bound each wait by itself: who sends a byte of TLS or of a header now and then holds them as long as they
+    like. What is kept here is a second descriptor of each connection, which breaks it whatever wraps the first.
+    """
+
+    def __init__(self, deadline: float) -> None:
+        self._lock = threading.Lock()
+        self._kept: list[socket.socket] = []
+        self._is_due = False
+        self._has_broken = False
+        self._timer = threading.Timer(max(0.0, deadline - time.monotonic()), self._ring)
+        self._timer.daemon = True
+
+    def __enter__(self) -> Self:
+        self._timer.start()
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        self._timer.cancel()
+        with self._lock:
+            for kept in self._kept:
+                kept.close()
+            has_broken, self._kept = self._has_broken, []
+        if has_broken and isinstance(error, Exception) and not isinstance(error, Rejected | Unavailable):
+            raise TimeoutError("the request took longer than the call has") from None
+
+    def keep(self, connection: socket.socket) -> None:
+        """Break *connection* too when it is time."""
+        with self._lock:
+            self._kept.append(connection.dup())
+            if self._is_due:
+                self._break()
+
+    def watch_pool(self, pool: Any) -> Any:
+        """Return a pool of urllib3's whose connections are kept here as soon as they are made, before TLS begins."""
+        kind: Any = pool.ConnectionCls
+
+        def connect(connection: Any) -> Any:
+            made = kind._new_conn(connection)  # noqa: SLF001 - what each of its classes makes its connection by
+            self.keep(made)
+            return made
+
+        pool.ConnectionCls = type("Watched", (kind,), {"_new_conn": connect})
+        return pool
+
+    def watch_pools(self, makers: Mapping[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
+        """Return what makes such pools, by the scheme of their addresses."""
+
+        def make(maker: Callable[..., Any], *args: Any, **more: Any) -> Any:
+            return self.watch_pool(maker(*args, **more))
+
+        return {scheme: partial(make, maker) for scheme, maker in makers.items()}
+
+    def _ring(self) -> None:
+        with self._lock:
+            self._is_due = True
+            self._break()
+
+    def _break(self) -> None:
+        self._has_broken = self._has_broken or bool(self._kept)
+        for kept in self._kept:
+            with contextlib.suppress(OSError):
+                kept.shutdown(socket.SHUT_RDWR)
 
 
 def read_answer(raw: Any, deadline: float, *, decode: bool, length: int | None = None) -> bytes:

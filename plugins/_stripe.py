@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from sagactl import CallContext, Rejected, Unavailable
 
-from ._reach import lack, name_effect, read_answer, refuse, seconds_for, was_never_sent
+from ._reach import Alarm, lack, name_effect, read_answer, refuse, seconds_for, was_never_sent
 
 if TYPE_CHECKING:
     from stripe import StripeClient, StripeError
@@ -128,7 +128,9 @@ class _Session:
     def request(self, method: str, url: str, **rest: Any) -> Any:
         import requests
 
-        with requests.Session() as session:
+        with Alarm(self.deadline) as alarm, requests.Session() as session:
+            for scheme in ("https://", "http://"):
+                session.mount(scheme, _watch(alarm, requests.adapters.HTTPAdapter()))
             with session.request(method, url, stream=True, allow_redirects=False, **rest) as answer:
                 content = read_answer(answer.raw, self.deadline, decode=True)
                 answer._content = content  # noqa: SLF001 - what `answer.content` gives
@@ -136,6 +138,13 @@ class _Session:
 
     def close(self) -> None:
         """Do nothing: each request has closed its own."""
+
+
+def _watch(alarm: Alarm, adapter: Any) -> Any:
+    """Let *alarm* keep each connection that is made for a request, straight or through a proxy."""
+    find = adapter.get_connection_with_tls_context
+    adapter.get_connection_with_tls_context = lambda *args, **more: alarm.watch_pool(find(*args, **more))
+    return adapter
 
 
 @contextlib.contextmanager

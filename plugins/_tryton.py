@@ -9,16 +9,18 @@ unknown outcome.
 from __future__ import annotations
 
 import base64
-import functools
+import contextlib
 import hashlib
 import json
 import os
+import time
 from collections.abc import Mapping, Sequence
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from sagactl import CallContext, Rejected, Unavailable
 
-from ._reach import lack, refuse, seconds_for
+from ._reach import Alarm, lack, refuse, seconds_for
 
 if TYPE_CHECKING:
     import httpx
@@ -27,7 +29,6 @@ ANSWER_BYTES_MAX: Final = 1_048_576
 """How much of an answer is read; what is asked for here has some hundred bytes."""
 
 CONNECT_SECONDS: Final = 5.0
-MESSAGE_LENGTH_MAX: Final = 500
 RECORDS_MAX: Final = 50
 """How many records of one key are looked at: there is one, or two where a call came late."""
 
@@ -111,20 +112,22 @@ class Tryton:
             headers=self._write_headers(),
             timeout=httpx.Timeout(seconds, connect=min(seconds, CONNECT_SECONDS)),
         )
-        try:
-            answer = client.send(request, stream=True)
-        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            raise Unavailable(f"Tryton can't be reached: {error}", code="unreachable") from error
-        try:
-            return self._understand(answer, self._read(answer))
-        finally:
-            answer.close()
+        with Alarm(time.monotonic() + seconds) as alarm:
+            request.extensions["trace"] = partial(_keep, alarm)
+            try:
+                answer = client.send(request, stream=True)
+            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+                raise Unavailable(f"Tryton can't be reached: {error}", code="unreachable") from error
+            with contextlib.closing(answer):
+                content = self._read(answer)
+        return self._understand(answer, content)
 
     def _write_headers(self) -> dict[str, str]:
         return {
             "Authorization": f"bearer {self._context.secrets[KEY]}",
             "Accept": "application/json",
             "Accept-Language": "en",
+            "Connection": "close",  # a kept one may be closed by now: a request that dies on it would be in doubt
         }
 
     def _read(self, answer: httpx.Response) -> bytes:
@@ -161,11 +164,17 @@ def _import_httpx() -> Any:
     return httpx
 
 
-@functools.lru_cache(maxsize=1)
+@lru_cache(maxsize=1)
 def _client(_process: int) -> httpx.Client:
-    """Return what keeps connections open from call to call; a forked process gets one of its own."""
+    """Return what has read the certificates once; a forked process gets one of its own."""
     client: httpx.Client = _import_httpx().Client(follow_redirects=False)
     return client
+
+
+def _keep(alarm: Alarm, event: str, about: Mapping[str, Any]) -> None:
+    """Let *alarm* have a connection as soon as it is made, before TLS begins."""
+    if event == "connection.connect_tcp.complete":
+        alarm.keep(about["return_value"].get_extra_info("socket"))
 
 
 def _pack(value: object) -> str:
@@ -179,7 +188,7 @@ def _read_message(status: int, content: bytes) -> str:
         message = str(body["message"]) if isinstance(body, dict) else ""
     except (ValueError, KeyError, RecursionError):
         message = ""
-    return (message or f"Tryton answered {status}")[:MESSAGE_LENGTH_MAX]
+    return message or f"Tryton answered {status}"
 
 
 def _read_delay(answer: httpx.Response) -> float | None:

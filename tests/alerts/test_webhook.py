@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 import time
@@ -116,6 +117,27 @@ def test_what_hangs_or_drips_is_left(receiver: Receiver, respond: Answer) -> Non
     with pytest.raises(SendError, match=r"no answer within 0\.5 seconds"):
         send(receiver.url, limit_seconds=0.5)
     assert time.monotonic() - began < 15
+
+
+def test_a_beginning_of_tls_that_drips_is_left() -> None:
+    """No byte of an answer is needed to hold an exchange up: who never gets done with TLS is left as well."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=_drip_tls, args=[listener], daemon=True)
+        thread.start()
+        began = time.monotonic()
+        with pytest.raises(SendError, match=r"no answer within 0\.5 seconds"):
+            send(f"https://127.0.0.1:{listener.getsockname()[1]}/hook", limit_seconds=0.5)
+        assert time.monotonic() - began < 2.5
+        thread.join(10)
+
+
+def _drip_tls(listener: socket.socket) -> None:
+    connection, _ = listener.accept()
+    with connection, contextlib.suppress(OSError):
+        connection.sendall(b"\x16\x03\x03\x40\x00\x02\x00\x3f\xfc")
+        for _ in range(100):
+            connection.sendall(b"\x03")
+            time.sleep(0.05)
 
 
 def test_a_large_answer_is_not_read_to_its_end(receiver: Receiver) -> None:

@@ -379,10 +379,14 @@ def test_an_answer_that_proves_nothing_is_unknown(erp: Erp, between: Between, wh
     assert [line for line in between.seen if "party.party" not in line[1]] == []
 
 
+BOUNDED = {("unknown", "ReadTimeout"), ("unknown", "TimeoutError")}
+"""The library's bound of each wait, and ours of the whole: they come at the same moment."""
+
+
 def test_a_server_that_never_answers_ends_with_the_call(erp: Erp, between: Between) -> None:
     """E14: a request ends before its call does."""
     let_go = between.hold("POST ")
-    assert erp.word("create_party", {"name": erp.name}, seconds_left=2.0) == ("unknown", "ReadTimeout")
+    assert erp.word("create_party", {"name": erp.name}, seconds_left=2.0) in BOUNDED
     let_go.set()
 
 
