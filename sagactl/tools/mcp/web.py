@@ -13,6 +13,7 @@ import contextlib
 import json
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from sagactl.tools.mcp.stdio import MESSAGE_BYTES_MAX
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
 
 EVENT_BYTES_MAX: Final = MESSAGE_BYTES_MAX
+STREAM_BYTES_MAX: Final = 8 * MESSAGE_BYTES_MAX
+"""What all events of one answer may come to; and what may come beside answers from one request of ours to the next."""
+
 IDLE_SECONDS: Final = 300.0
 """How long a stream of events may be silent; a call ends by its own deadline long before."""
 
@@ -44,6 +48,8 @@ class WebTransport:
         self._ca_file = ca_file
         self._connect_seconds = connect_seconds
         self._token = secrets.token_hex(16)
+        self._beside_bytes = 0
+        """What came since our last request in streams that answer none, or go on with an answer."""
         self.lost: str | None = None
         self.on_lost: Callable[[], None] = lambda: None
 
@@ -85,22 +91,85 @@ class WebTransport:
             timeout=timeout,
             trust_env=False,
             follow_redirects=False,
-            transport=_make_careful(httpx2.AsyncHTTPTransport(verify=verify, trust_env=False), self._answer),
+            transport=_make_careful(httpx2.AsyncHTTPTransport(verify=verify, trust_env=False), self),
         )
 
-    def _answer(self, request: Any, what: str, why: str) -> Any:
+    def answer(self, request: Any, what: str, why: str) -> Any:
         """Return the answer to a request that failed; what asks for no answer fails as it did."""
         import httpx2
 
-        try:
-            number = json.loads(request.content)["id"]
-        except (ValueError, KeyError, TypeError):
+        message = self._write_error(request, what, why)
+        return None if message is None else httpx2.Response(200, json=message, request=request)
+
+    def _write_error(self, request: Any, what: str, why: str) -> dict[str, Any] | None:
+        if (number := _read_number(request)) is None:
             return None
         error = {"code": -32000, "message": why, "data": {"token": self._token, "what": what}}
-        return httpx2.Response(200, json={"jsonrpc": "2.0", "id": number, "error": error}, request=request)
+        return {"jsonrpc": "2.0", "id": number, "error": error}
+
+    def bound(self, request: Any, stream: Any) -> Any:
+        """Return a stream of events that ends, and says so, where too much comes of it."""
+        why = f"more than {STREAM_BYTES_MAX} bytes of events"
+        error = self._write_error(request, LOST, why)
+        if error is None:
+            return _make_bounded(
+                stream, self._count_beside, partial(self._lose, f"it sent {why} that nobody asked for")
+            )
+        own_bytes = 0
+
+        def count(more_bytes: int) -> bool:
+            nonlocal own_bytes
+            own_bytes += more_bytes
+            return own_bytes > STREAM_BYTES_MAX
+
+        self._beside_bytes = 0
+        return _make_bounded(stream, count, lambda: _spell_event(error))
+
+    def _count_beside(self, more_bytes: int) -> bool:
+        self._beside_bytes += more_bytes
+        return self._beside_bytes > STREAM_BYTES_MAX
+
+    def _lose(self, why: str) -> bytes:
+        """Give the server up."""
+        if self.lost is None:
+            self.lost = why
+            self.on_lost()
+        return b""
 
 
-def _make_careful(inner: Any, answer: Callable[[Any, str, str], Any]) -> Any:
+def _read_number(request: Any) -> object:
+    """Return what the answer to a request will bear; None for what asks for none, an answer of ours among it."""
+    try:
+        message = json.loads(request.content)
+        return message["id"] if "method" in message else None
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _spell_event(message: dict[str, Any]) -> bytes:
+    """Return an event with *message*; half a one before it becomes one of a kind that nobody knows."""
+    return f"\nevent: cut\n\ndata: {json.dumps(message)}\n\n".encode()
+
+
+def _make_bounded(inner: Any, is_too_much: Callable[[int], bool], end: Callable[[], bytes]) -> Any:
+    """Return a stream that holds what *inner* does until that is too much, and then what *end* gives."""
+    import httpx2
+
+    class Bounded(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            async for chunk in inner:
+                if is_too_much(len(chunk)):
+                    yield end()
+                    return
+                yield chunk
+
+        async def aclose(self) -> None:
+            await inner.aclose()
+
+    return Bounded()
+
+
+def _make_careful(inner: Any, transport: WebTransport) -> Any:
     """Return a transport whose answers are bounded and uncompressed, and whose failures are answers."""
     import httpx2
 
@@ -113,18 +182,21 @@ def _make_careful(inner: Any, answer: Callable[[Any, str, str], Any]) -> Any:
             except httpx2.TransportError as error:
                 is_unsent = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout)
                 what = UNREACHED if is_unsent else LOST
-                if (instead := answer(request, what, _explain(error))) is None:
+                if (instead := transport.answer(request, what, _explain(error))) is None:
                     raise
                 return instead
-            if (failed := _judge(request, response)) is not None and (instead := answer(request, *failed)) is not None:
+            if (failed := _judge(request, response)) is not None and (
+                instead := transport.answer(request, *failed)
+            ) is not None:
                 await response.aclose()
                 return instead
             if response.headers.get("content-type", "").startswith("text/event-stream"):
-                return response  # its events are bounded one by one
+                response.stream = transport.bound(request, response.stream)  # and each event by itself
+                return response
             try:
                 content = await _read(response)
             except httpx2.TransportError as error:
-                if (instead := answer(request, LOST, _explain(error))) is None:
+                if (instead := transport.answer(request, LOST, _explain(error))) is None:
                     raise
                 return instead
             return httpx2.Response(response.status_code, headers=response.headers, content=content, request=request)

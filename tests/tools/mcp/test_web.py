@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sagactl.core.records import OutcomeKind
+from sagactl.tools.mcp.web import STREAM_BYTES_MAX
 from tests.servers.start import find_free_port, is_listening, running
 from tests.tools.http.test_bad_servers import make_certificate
 from tests.tools.mcp.conftest import Bench, wait_until
@@ -102,6 +103,22 @@ def test_what_goes_wrong_on_the_way_is_an_outcome(bench: Bench, web: WebServer, 
     assert answer.failure is not None
     assert part in answer.failure.message, answer.failure
     assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 < MEMORY_BYTES_MAX
+    web.mode = "good"
+    assert bench.call().kind is OutcomeKind.SUCCEEDED
+
+
+@pytest.mark.parametrize("mode", ["noise", "beside", "again"])
+def test_a_flood_of_events_is_left(bench: Bench, web: WebServer, mode: str) -> None:
+    """E3: events that are small, and each no message, end a call as soon as they are too many bytes.
+
+    They come as the answer, in the stream beside it, or in one that goes on with the answer.
+    """
+    web.mode = mode
+    answer = bench.call(seconds=30)
+    assert (answer.kind, answer.failure and answer.failure.type) == (OutcomeKind.UNKNOWN, "server_lost"), answer
+    assert answer.failure is not None
+    assert f"more than {STREAM_BYTES_MAX} bytes of events" in answer.failure.message
+    assert STREAM_BYTES_MAX < web.sent_bytes < STREAM_BYTES_MAX + 30_000_000
     web.mode = "good"
     assert bench.call().kind is OutcomeKind.SUCCEEDED
 

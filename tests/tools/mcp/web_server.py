@@ -26,6 +26,8 @@ class WebServer(ThreadingHTTPServer):
         self.calls: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.sessions = 0
+        self.sent_bytes = 0
+        self.is_flooding = threading.Event()
         self.url = f"http://127.0.0.1:{self.server_address[1]}/mcp"
         if certificate is not None:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -42,7 +44,12 @@ class _Handler(BaseHTTPRequestHandler):
         """Stay silent."""
 
     def do_GET(self) -> None:
-        self._send(405, b"", "text/plain")
+        if self.server.mode not in {"beside", "again"}:
+            self._send(405, b"", "text/plain")
+            return
+        self.close_connection = True
+        if self.server.is_flooding.wait(10):
+            self._make_noise()
 
     def do_DELETE(self) -> None:
         if self.server.mode == "never ends":
@@ -88,6 +95,14 @@ class _Handler(BaseHTTPRequestHandler):
             self._drip()
         elif mode in {"endless", "events"}:
             self._flood(is_events=mode == "events")
+        elif mode == "noise":
+            self._make_noise()
+        elif mode == "beside":
+            self.server.is_flooding.set()
+            time.sleep(10)
+        elif mode == "again":
+            self.server.is_flooding.set()
+            self._send(200, b"retry: 10\nid: 1\ndata:\n\n", "text/event-stream")
         elif mode == "news":
             self._tell_news()
         elif mode == "packed":
@@ -119,6 +134,15 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
             for _ in range(100):
                 self.wfile.write(event * 1_000)
+
+    def _make_noise(self) -> None:
+        """Send events of a kind that nobody knows, without end; none of them is large."""
+        event = b"event: noise\ndata: " + b"x" * 1_000_000 + b"\n\n"
+        with contextlib.suppress(OSError):
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+            for _ in range(1_000):
+                self.wfile.write(event)
+                self.server.sent_bytes += len(event)
 
     def _flood(self, *, is_events: bool) -> None:
         kind = b"text/event-stream" if is_events else b"application/json"
