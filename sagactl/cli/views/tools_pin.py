@@ -24,6 +24,12 @@ _WORDS: Final = {
     "removed": "pinned, and no longer in the settings",
     "unreachable": "can't be reached",
 }
+_WRITTEN: Final = {
+    "new": "pinned",
+    "changed": "pinned anew",
+    "removed": "not pinned any more: it isn't in the settings",
+}
+"""What is said instead once that is written down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +56,23 @@ def render_pins(rows: Sequence[PinRow], *, written: str | None, style: Style) ->
     secrets = ["sagactl help secrets"] if any(row.needs_secret for row in rows) else []
     going_on = "sagactl tools" if written else "sagactl tools pin"
     return join_blocks(
-        *[_render_row(row, style) for row in rows],
+        *[_render_row(row, style, is_written=written is not None) for row in rows],
         [f"written to {style.show(written)}"] if written else [],
         list_hints([*secrets, *([going_on] if left else [])], style),
     )
 
 
-def _render_row(row: PinRow, style: Style) -> list[str]:
+def _render_row(row: PinRow, style: Style, *, is_written: bool) -> list[str]:
     about = [style.show(row.version), plural(row.tools, "tool")] if row.tools else []
-    head = ", ".join([f"{style.show(row.name)}: {_WORDS[row.status]}", *filter(None, about)])
+    settled = _WRITTEN.get(row.status) if is_written else None
+    words = settled or _WORDS[row.status]
+    head = ", ".join([f"{style.show(row.name)}: {words}", *filter(None, about)])
     facts: list[Fact] = [("why", style.show(row.error or ""))]
     facts += [("" if tool == last else style.show(tool), style.show(text)) for last, tool, text in _tell(row)]
-    return [*headline(Mark.DONE if row.status in _GOOD else Mark.FAILED, head, style), *list_facts(facts, style)]
+    return [
+        *headline(Mark.DONE if settled or row.status in _GOOD else Mark.FAILED, head, style),
+        *list_facts(facts, style),
+    ]
 
 
 def _tell(row: PinRow) -> Iterator[tuple[str, str, str]]:
