@@ -30,7 +30,7 @@ class Format(StrEnum):
 def import_tools(
     context: typer.Context,
     form: Annotated[Format, typer.Argument(metavar="FORMAT", help="openapi: OpenAPI 3.0 or 3.1, YAML or JSON.")],
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The description.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The description; - is stdin.")],
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write here, not on the screen.")] = None,
     only: Annotated[
         list[str] | None, typer.Option("--only", metavar="OP", help="An operation, by its id; may be repeated.")
@@ -46,6 +46,8 @@ def import_tools(
       sagactl tools import openapi shop.json
 
       sagactl tools import openapi shop.json --only createOrder --out plugins/shop.yaml
+
+      curl -fsS https://shop.example.com/openapi.json | sagactl tools import openapi -
     """
     guard_stdout()
     del form  # there is one

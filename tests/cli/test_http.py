@@ -6,6 +6,8 @@ import json
 import re
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -249,6 +251,29 @@ def test_an_import_makes_a_plugin_that_loads(project: Project) -> None:
     assert text.err == ""
     assert text.out.splitlines()[2].startswith("server:")
     assert "request: DELETE" in text.out.replace('"', "")
+
+
+def test_a_description_comes_from_stdin_or_from_another_command(project: Project) -> None:
+    """`curl … | sagactl tools import openapi -`, and a shell's `<(curl …)`, make what the file itself makes."""
+    source = ROOT / "tests" / "tools" / "http" / "descriptions" / "shop.yaml"
+    expected = project.run("tools", "import", "openapi", str(source)).out.splitlines()[1:]
+    sagactl = f"{sys.executable} -m sagactl tools import openapi"
+    lines = {f"cat {source} | {sagactl} -": "stdin", f"{sagactl} <(cat {source})": "a pipe"}
+    for line, name in lines.items():
+        made = _in_shell(project, line)
+        assert made.returncode == 0, made.stderr
+        assert made.stdout.splitlines()[0].startswith(f"# Made of {name} by `sagactl tools import")
+        assert made.stdout.splitlines()[1:] == expected
+    empty = _in_shell(project, f"false | {sagactl} - -o json")
+    assert empty.returncode == 3
+    assert json.loads(empty.stdout)["error"]["message"] == "stdin: it is empty"
+
+
+def _in_shell(project: Project, line: str) -> subprocess.CompletedProcess[str]:
+    command = ["bash", "-c", line]
+    return subprocess.run(
+        command, cwd=project.path, env=project.environment(), capture_output=True, text=True, timeout=60, check=False
+    )
 
 
 LIST_MODULES = """

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 import pytest
 
-from sagactl.regular_file import read_beginning, read_regular
+from sagactl.regular_file import read_beginning, read_given, read_regular
 from tests.cli.project import Project
 
 SECONDS_MAX = 60
@@ -107,3 +112,52 @@ def test_only_regular_files_within_bounds_are_read(tmp_path: Path) -> None:
             read_regular(path, bytes_max)
     with pytest.raises(FileNotFoundError):
         read_regular(tmp_path / "nowhere", 9)
+
+
+def _by_pipe(write: Callable[[IO[bytes]], object], bytes_max: int, seconds_max: float) -> bytes:
+    """Return what is read of a pipe that is open already, as a shell hands one over."""
+    reader, writer = os.pipe()
+    with os.fdopen(writer, "wb", buffering=0) as stream:
+        thread = threading.Thread(target=write, args=[stream])
+        thread.start()
+        try:
+            return read_given(Path(f"/dev/fd/{reader}"), bytes_max, seconds_max=seconds_max)
+        finally:
+            os.close(reader)
+            thread.join()
+
+
+def _drip(stream: IO[bytes]) -> None:
+    with contextlib.suppress(BrokenPipeError):
+        for _ in range(200):
+            stream.write(b"x")
+            time.sleep(0.02)
+
+
+def _write(data: bytes, *, closes: bool = True) -> Callable[[IO[bytes]], object]:
+    def write(stream: IO[bytes]) -> None:
+        stream.write(data)
+        if closes:
+            stream.close()
+
+    return write
+
+
+def test_a_pipe_that_was_given_on_purpose_is_read_within_bounds(tmp_path: Path) -> None:
+    """What is open already may be a pipe: its bytes are bounded, and all of its time. One in a folder stays refused."""
+    assert _by_pipe(_write(b"12345"), 5, 9) == b"12345"
+    assert _by_pipe(_write(b""), 5, 9) == b""
+    with pytest.raises(OSError, match="more than 4 bytes"):
+        _by_pipe(_write(b"12345"), 4, 9)
+    for write in (_write(b"1", closes=False), _drip):
+        began = time.monotonic()
+        with pytest.raises(TimeoutError, match=r"not ended within 0\.3 seconds"):
+            _by_pipe(write, 9_999, 0.3)
+        assert time.monotonic() - began < 3
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="no regular file"):
+        read_given(tmp_path / "pipe", 9, seconds_max=9)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        read_given(Path("/dev/fd/987"), 9, seconds_max=9)
+    with Path(os.devnull).open("rb") as nothing:
+        assert read_given(Path(f"/dev/fd/{nothing.fileno()}"), 9, seconds_max=9) == b""

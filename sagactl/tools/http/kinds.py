@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sagactl.core.saga import FILE_BYTES_MAX
 from sagactl.errors import NotFoundError
 from sagactl.hashing import sha256
-from sagactl.regular_file import read_regular
+from sagactl.regular_file import find_descriptor, read_given, read_regular
 from sagactl.tools.api import DECLARATIONS, PLACE, CallContext
 from sagactl.tools.convert import bound_line
 from sagactl.tools.http.declared import HttpDeclaration
@@ -77,15 +77,18 @@ class HttpTools:
             yield Loaded(plugin, tuple(HttpTool(each, self, str(file)) for each in declared.tools))
 
     def import_openapi(self, file: Path, *, only: Sequence[str] = (), server: str | None = None) -> Imported:
-        """Return declarations made of a description in OpenAPI; raises InvalidError, NotFoundError."""
-        from sagactl.tools.http.openapi_reading import DESCRIPTION_BYTES_MAX
+        """Return declarations made of a description in OpenAPI, `-` for stdin; raises InvalidError, NotFoundError."""
+        from sagactl.tools.http.openapi_reading import DESCRIPTION_BYTES_MAX, DESCRIPTION_SECONDS_MAX
         from sagactl.tools.http.openapi_writing import import_openapi
 
+        number = find_descriptor(file)
+        shown = str(file) if number is None else "a pipe" if number else "stdin"
         try:
-            raw = read_regular(file, DESCRIPTION_BYTES_MAX)
+            raw = read_given(file, DESCRIPTION_BYTES_MAX, seconds_max=DESCRIPTION_SECONDS_MAX)
         except OSError as error:
-            raise NotFoundError(f"{file} can't be read: {error.strerror}", code="no-such-file") from None
-        return import_openapi(raw, file=file.name, stem=file.stem, only=only, server=server)
+            raise NotFoundError(f"{shown} can't be read: {error.strerror}", code="no-such-file") from None
+        name, stem = (file.name, file.stem) if number is None else (shown, "")
+        return import_openapi(raw, file=name, stem=stem, only=only, server=server)
 
     def lacks_library(self) -> bool:
         """Tell whether there are declarations, and nothing to send their requests with."""

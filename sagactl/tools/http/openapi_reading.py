@@ -14,6 +14,9 @@ from sagactl.errors import InvalidError
 from sagactl.written.scalars import BadNumberError, read_plain
 
 DESCRIPTION_BYTES_MAX: Final = 16_777_216
+DESCRIPTION_SECONDS_MAX: Final = 60.0
+"""How long one may take to come by a pipe."""
+
 NODES_MAX: Final = 1_000_000
 DEPTH_MAX: Final = 64
 REFERENCES_MAX: Final = 32
@@ -24,6 +27,8 @@ def read_description(raw: bytes, file: str) -> Mapping[str, Any]:
     """Return the description in *raw*; raises InvalidError."""
     if len(raw) > DESCRIPTION_BYTES_MAX:
         raise _invalid(file, f"it has more than {DESCRIPTION_BYTES_MAX:,} bytes")
+    if not raw.strip():
+        raise _invalid(file, "it is empty")
     try:
         found = parse(raw) if raw.lstrip()[:1] in {b"{", b"["} else _read_yaml(raw.decode("utf-8-sig"), file)
     except (NotJsonError, UnicodeDecodeError) as error:
