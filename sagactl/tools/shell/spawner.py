@@ -17,7 +17,8 @@ command then falls to the spawner, which is a subreaper too and kills what it ne
 Before the command starts, the supervisor writes a file that says who it is; whoever resumes the run finds what was left
 behind by it (see `orphans`). It takes the file away when everything is gone.
 
-Only the standard library, and as little of it as can be: the start counts.
+Only the standard library, and as little of it as can be: the start counts. And one file, since an interpreter that is
+started isolated finds no module beside its script; whoever else here looks at processes borrows its words for them.
 """
 
 from __future__ import annotations
