@@ -95,11 +95,29 @@ def _describe(declaration: Declaration, function: Callable[..., object], place: 
     if declaration.isolation not in ISOLATIONS:
         raise ValueError(f"isolation {declaration.isolation!r} is none of {', '.join(ISOLATIONS)}")
     signature = _Signature(function)
+    return Tool(
+        facts=_write_facts(declaration, signature, place, version),
+        function=function,
+        place=place,
+        description=summarize(function.__doc__),
+        is_async=inspect.iscoroutinefunction(function),
+        signature=signature.bound,
+        context_parameter=signature.context_parameter,
+        takes_more=signature.takes_more,
+        parameters=frozenset(signature.named),
+        required=frozenset(name for name, each in signature.named.items() if each.default is inspect.Parameter.empty),
+        converters=signature.build_converters(),
+        is_chaos_safe=declaration.chaos_safe,
+        guard=declaration.guard,
+    )
+
+
+def _write_facts(declaration: Declaration, signature: _Signature, place: Place, version: str) -> ToolFacts:
     arguments_schema = _choose(declaration.arguments_schema, signature.write_schema)
     output_schema = _choose(declaration.output_schema, signature.write_output_schema)
     for schema in (arguments_schema, output_schema):
         compile_schema(schema)
-    facts = ToolFacts(
+    return ToolFacts(
         name=declaration.name,
         version=declaration.version or version,
         plugin=place.plugin,
@@ -115,21 +133,6 @@ def _describe(declaration: Declaration, function: Callable[..., object], place: 
         output_schema=output_schema,
         pending_max_ms=_read_duration("pending_max", declaration.pending_max),
         secrets=tuple(dict.fromkeys(declaration.secrets)),
-    )
-    return Tool(
-        facts=facts,
-        function=function,
-        place=place,
-        description=summarize(function.__doc__),
-        is_async=inspect.iscoroutinefunction(function),
-        signature=signature.bound,
-        context_parameter=signature.context_parameter,
-        takes_more=signature.takes_more,
-        parameters=frozenset(signature.named),
-        required=frozenset(name for name, each in signature.named.items() if each.default is inspect.Parameter.empty),
-        converters=signature.build_converters(),
-        is_chaos_safe=declaration.chaos_safe,
-        guard=declaration.guard,
     )
 
 
