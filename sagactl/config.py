@@ -7,7 +7,7 @@ The project is the nearest folder upwards, from the saga's file and then from th
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -121,17 +121,7 @@ def load_config(
         ("environment", _from_environment(environ)),
         *_from_files(project if found else None, environ),
     ]
-    values: dict[str, Any] = {}
-    origins: dict[str, str] = {}
-    for origin, layer in layers:
-        for key, value in layer.items():
-            if key == "secrets":
-                for name in value:  # each of them is a setting of its own
-                    origins.setdefault(f"secrets.{name}", origin)
-            if key == "secrets" and key in values:
-                values[key] = {**value, **values[key]}
-            elif key not in values:
-                values[key], origins[key] = value, origin
+    values, origins = _merge(layers)
     if "log" not in values:
         values["log"], origins["log"] = str(_default_log(project if found else None, environ)), "default"
     return Config(
@@ -152,6 +142,22 @@ def load_config(
         http=values.get("http"),
         origins=origins,
     )
+
+
+def _merge(layers: Iterable[tuple[str, dict[str, Any]]]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return of each setting its value and where that comes from: the first layer that has it decides."""
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for origin, layer in layers:
+        for key, value in layer.items():
+            if key == "secrets":
+                for name in value:  # each of them is a setting of its own
+                    origins.setdefault(f"secrets.{name}", origin)
+            if key == "secrets" and key in values:
+                values[key] = {**value, **values[key]}
+            elif key not in values:
+                values[key], origins[key] = value, origin
+    return values, origins
 
 
 def _default_log(project: Path | None, environ: Mapping[str, str]) -> Path:
