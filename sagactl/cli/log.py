@@ -60,27 +60,32 @@ def log(
       sagactl log @latest:onboarding -o jsonl
     """
     with open_session(context) as session:
-        saga_log = session.app.log(read_only=True)
-        row = select_run(saga_log, run)
+        row = select_run(session.app.log(read_only=True), run)
         if step is not None and step.partition("[")[0] not in session.app.saga_of(row).by_id:
             raise NotFoundError(f"saga {row.saga} has no step {step}", code="no-such-step")
         chosen = LogFilter(step, failed)
         if follow:
             return _follow(session, row, chosen, detail=detail)
-        records = list(saga_log.read(row.run_id))
-        match session.output:
-            case Output.TEXT:
-                shown = short_id(saga_log, row.run_id)
-                text = render_log(
-                    row, records, short_id=shown, tz=local_zone(), style=session.style, chosen=chosen, detail=detail
-                )
-                write_line(answer_stream(), text)
-            case Output.JSONL:
-                for stored in records:
-                    write_document(write_record(stored))
-            case Output.JSON:
-                write_document(write_records(records))
+        _show(session, row, chosen, detail=detail)
         return ExitCode.OK
+
+
+def _show(session: Session, row: RunRow, chosen: LogFilter, *, detail: bool) -> None:
+    """Write all records that there are now; the filter is for people, programs get them whole."""
+    saga_log = session.app.log(read_only=True)
+    records = list(saga_log.read(row.run_id))
+    match session.output:
+        case Output.TEXT:
+            shown = short_id(saga_log, row.run_id)
+            text = render_log(
+                row, records, short_id=shown, tz=local_zone(), style=session.style, chosen=chosen, detail=detail
+            )
+            write_line(answer_stream(), text)
+        case Output.JSONL:
+            for stored in records:
+                write_document(write_record(stored))
+        case Output.JSON:
+            write_document(write_records(records))
 
 
 def _follow(session: Session, row: RunRow, chosen: LogFilter, *, detail: bool) -> int:
