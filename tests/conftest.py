@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from sagactl.secrets.masking import KNOWN
 from tests.proof import Measure, add_up, lines_of, prove
@@ -37,6 +38,9 @@ def pytest_configure(config: pytest.Config) -> None:
     A file stands where logs would be testified to a second time: tests put logs back as they like.
     """
     os.environ.pop("GITHUB_ACTIONS", None)
+    if settings().deadline is not None:  # how long an example takes says how busy the machine is
+        settings.register_profile("sagactl", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+        settings.load_profile("sagactl")
     state = Path(tempfile.mkdtemp(prefix="sagactl-state-"))
     (state / "sagactl").mkdir()
     (state / "sagactl" / "witnesses").touch()
