@@ -22,7 +22,7 @@ Thing = Mapping[str, str]
 def put_if_there_is_none(context: CallContext) -> Thing:
     """Look first, and act later: two at once both find nothing."""
     things = find(context)
-    time.sleep(0.3)
+    time.sleep(0.6)
     return answer(things[0].name if things else put_another(context))
 
 
@@ -194,7 +194,7 @@ def put_and_log(context: CallContext) -> Thing:
     """Look first, then write a long thing that is the same for both, and a short line for each."""
     place = shelf(context) / name_of(context.idempotency_key)
     if not place.exists():
-        time.sleep(0.3)
+        time.sleep(0.6)
         place.write_text("thing" * 20)
         with _beside(context).open("a") as file:
             file.write("x")
@@ -251,7 +251,7 @@ def put_and_tally(context: CallContext) -> Thing:
     """Look first, and count in a file that keeps its size."""
     place = shelf(context) / name_of(context.idempotency_key)
     if not place.exists():
-        time.sleep(0.3)
+        time.sleep(0.6)
         place.write_text("thing")
         with _beside(context).open("a+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
