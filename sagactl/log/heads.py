@@ -211,12 +211,11 @@ def _say_lost(log: Log, head: Head) -> str:
 
 
 def _has_run(log: Log, run_id: str) -> bool:
+    """Tell whether there is, or was, something of a run."""
     try:
         log.row(run_id)
-    except PrunedError:
+    except (PrunedError, DamagedLogError):
         return True
     except NotFoundError:
         return False
-    except DamagedLogError:
-        return True  # there is something of it
     return True

@@ -23,6 +23,7 @@ from sagactl.core.planned import (
     read_planned,
 )
 from sagactl.core.preview import read_given
+from sagactl.core.records import Origin
 from sagactl.core.saga import Saga
 from tests.core.builders import Plain, saga
 
@@ -47,6 +48,13 @@ def test_a_plan_comes_back_from_its_file() -> None:
     assert read_planned(parse(text)).digest == planned.digest
     assert '{"$secret":"KEY"}' in text
     assert len(planned.calls) == 4
+
+
+def test_the_plan_is_the_key_of_a_run_that_has_no_other() -> None:
+    """E8: a run of a plan is known by the plan, and so is carried out once; any other has no key of its own."""
+    digest_of = make().digest
+    assert Origin(plan=digest_of).key == f"plan/{digest_of}"
+    assert Origin(forked_from="run1", traceparent="00-x").key is None
 
 
 def test_each_part_makes_another_digest() -> None:

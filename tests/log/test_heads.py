@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -125,6 +126,16 @@ def test_a_run_that_is_gone_is_told_from_one_of_another_log(log: Log) -> None:
     ]
     with pytest.raises(InvalidError, match="line 1 is none"):
         read_heads(json.dumps({**event, "store": "x:run1"}), log.store_id)
+
+
+def test_a_run_with_a_damaged_row_is_not_gone(path: Path, time: Time) -> None:
+    """L7: its head is compared all the same, and the damage is told once, by the verification."""
+    with closing(SqliteLog(path, lease_clock=time.clock())) as made:
+        start(made)
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute("UPDATE runs SET cause = 'odd'")
+        (problem,) = problems(made, str(Head(made.store_id, "run1", 9, "f" * 64)))
+    assert problem.startswith("record 9 is gone or another")
 
 
 @pytest.mark.parametrize("lost", [0, 1])
