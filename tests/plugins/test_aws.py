@@ -224,7 +224,9 @@ def test_an_aws_that_is_slow_is_given_up_before_the_call_ends(fake: aws.Aws, cli
     machine.seconds = 4.0
     held = fake.between.hold("RunInstances")
     began = time.monotonic()
-    assert word(machine.act()) == ("unknown", "ReadTimeoutError")
+    assert word(machine.act()) in {("unknown", "TimeoutError"), ("unknown", "ReadTimeoutError")}, (
+        "ours or the library's"
+    )
     assert time.monotonic() - began < 15  # it is held back for 30
     held.set()
     machine.seconds = 20.0
