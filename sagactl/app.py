@@ -91,6 +91,8 @@ class Project:
     tools: tuple[Callable[..., object], ...] = ()
     is_whole_process: bool = False
     """The process is ours, so that what tools do with OpenTelemetry may be set up as well."""
+    passes_witnesses: bool = False
+    """The log is a copy that was put back, and isn't accepted yet (see `sagactl.doctor.restored`)."""
     _logs: dict[bool, Log] = field(default_factory=dict, init=False, repr=False)
     _snapshot: tuple[Saga, Snapshot] | None = field(default=None, init=False, repr=False)
     _courier: Courier | None = field(default=None, init=False, repr=False)
@@ -204,12 +206,15 @@ class Project:
         """Return the log, opened once; raises StorageError, or NotFoundError where there is none to read."""
         self._check_open()
         with self._lock:
+            read_only = read_only and not self.passes_witnesses
             if False in self._logs:
                 return self._logs[False]
             if read_only not in self._logs:
                 from sagactl.log.open import open_log
 
-                self._logs[read_only] = open_log(self.config.log, read_only=read_only)
+                self._logs[read_only] = open_log(
+                    self.config.log, read_only=read_only, passes_witnesses=self.passes_witnesses
+                )
             return self._logs[read_only]
 
     def runs(self, which: RunFilter | None = None) -> Runs:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from sagactl.hashing import sha256
+from sagactl.log.file_system import file_error
 from sagactl.log.gate import Witness, parse_witness, spell_witness
 from sagactl.regular_file import read_beginning
 
@@ -76,11 +77,15 @@ class FarWitness:
             beside.replace(self._file)
 
     def forget(self) -> None:
-        """Take back what was taken down: the log is accepted as it is."""
+        """Take back what was taken down: the log is accepted as it is. Raises StorageError where it can't be."""
         self._noted = None
-        if self._file is not None:
-            with suppress(OSError):
-                self._file.unlink(missing_ok=True)
+        if self._file is None:
+            return
+        try:
+            self._file.unlink(missing_ok=True)
+        except OSError as error:
+            if self.read() is not None:  # and what can't be read speaks against no log
+                raise file_error("remove", self._file, error) from error
 
 
 def _find_folder() -> Path | None:

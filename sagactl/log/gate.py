@@ -27,9 +27,11 @@ one has all that was written before it.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -79,10 +81,16 @@ def parse_witness(line: bytes) -> Witness | None:
 
 
 class Gate:
-    """The lock and the witness of the log at *path*; not safe for several threads at once."""
+    """The lock and the witness of the log at *path*; not safe for several threads at once.
 
-    def __init__(self, path: Path, *, timeout_seconds: float, is_read_only: bool = False) -> None:
+    One that *passes the witness* is only the lock: what was seen of the log is neither told nor changed.
+    """
+
+    def __init__(
+        self, path: Path, *, timeout_seconds: float, is_read_only: bool = False, passes_witness: bool = False
+    ) -> None:
         self.path = find_gate(path)
+        self._passes_witness = passes_witness
         self._log = path
         self._timeout_seconds = timeout_seconds
         self._is_read_only = is_read_only
@@ -132,20 +140,28 @@ class Gate:
 
     def read_witness(self) -> Witness | None:
         """Return the witness, or None where there is none that can be read."""
-        if self._descriptor is None:
+        if self._descriptor is None or self._passes_witness:
             return None
         return parse_witness(os.pread(self._descriptor, _SIZE, 0))
 
     def write_witness(self, witness: Witness) -> None:
         """Take down what the log holds; the lock is held. Where it fails, an older witness stays, which still holds."""
+        if not self._passes_witness:
+            with suppress(OSError):
+                self._write(witness)
+
+    def replace_witness(self, witness: Witness) -> None:
+        """Let *witness* be what the log is compared with, whatever was seen of it; raises StorageError."""
+        try:
+            self._write(witness)
+        except OSError as error:
+            raise file_error("write", self.path, error) from error
+
+    def _write(self, witness: Witness) -> None:
         assert self._descriptor is not None, "only who may write to the log takes down what it holds"
         line = spell_witness(witness)
-        if line is None:
-            return
-        try:
-            os.pwrite(self._descriptor, line, 0)
-        except OSError:
-            return
+        if line is not None and os.pwrite(self._descriptor, line, 0) < len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def close(self) -> None:
         """Close the file, and with it the lock."""

@@ -11,10 +11,13 @@ from sagactl.log.base import Log
 _SERVERS: Final = ("postgresql://", "postgres://")
 
 
-def open_log(target: str | Path, *, read_only: bool = False, is_lasting: bool = True) -> Log:
+def open_log(
+    target: str | Path, *, read_only: bool = False, is_lasting: bool = True, passes_witnesses: bool = False
+) -> Log:
     """Return the log at *target*, made if need be; read-only, nothing is made or changed.
 
-    A log that isn't *lasting* will be thrown away: nothing of it is taken down elsewhere.
+    A log that isn't *lasting* will be thrown away: nothing of it is taken down elsewhere. With *passes_witnesses* it is
+    a copy that isn't accepted yet: it must be there, to be written to.
 
     Raises StorageError, InvalidError where *target* names no kind of log, and NotFoundError where there is none to
     read.
@@ -33,4 +36,7 @@ def open_log(target: str | Path, *, read_only: bool = False, is_lasting: bool = 
         raise InvalidError(f"{text!r} is no path of a log", code="invalid-config", hint="name a file with --log")
     from sagactl.log.sqlite import SqliteLog
 
-    return SqliteLog(Path(target).expanduser(), read_only=read_only, is_lasting=is_lasting)
+    path = Path(target).expanduser()
+    if passes_witnesses:
+        return SqliteLog(path, passes_witnesses=True)
+    return SqliteLog(path, read_only=read_only, is_lasting=is_lasting)

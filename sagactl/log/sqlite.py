@@ -67,8 +67,9 @@ class SqliteLog:
     """A log in the file at *path*; see the essay above. Safe to use from several threads, not across a fork.
 
     `clock` gives UTC milliseconds for the records that the log writes itself, `lease_clock` measures leases; `busy_ms`
-    is how long other writers are waited for; what isn't `is_lasting` will be thrown away (see `far_witness`). `connect`
-    and `checkpointer` are seams for tests.
+    is how long other writers are waited for; what isn't `is_lasting` will be thrown away (see `far_witness`); what
+    `passes_witnesses` is a copy that isn't accepted yet (see `restored`). `connect` and `checkpointer` are seams for
+    tests.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class SqliteLog:
         connect: Connect = connect_plainly,
         checkpointer: Checkpointer | None = None,
         is_lasting: bool = True,
+        passes_witnesses: bool = False,
     ) -> None:
         self.path = path
         self._clock = set_wall_clock(lease_clock, clock)
@@ -91,7 +93,12 @@ class SqliteLog:
             self._store = ReadingStore(path, busy_ms=busy_ms, connect=connect, is_lasting=is_lasting)
         else:
             self._writer = WritingStore(
-                path, busy_ms=busy_ms, connect=connect, checkpointer=checkpointer, is_lasting=is_lasting
+                path,
+                busy_ms=busy_ms,
+                connect=connect,
+                checkpointer=checkpointer,
+                is_lasting=is_lasting,
+                passes_witnesses=passes_witnesses,
             )
             self._store = self._writer
         self._appending: GroupCommit[Sequence[EncodedBatch], list[Lease]] = GroupCommit(self._append_groups)

@@ -136,6 +136,13 @@ def no_log(path: Path) -> NotFoundError:
     return NotFoundError(f"there is no log at {path}", code="no-log", hint="the first `sagactl run` makes one")
 
 
+def refuse_nothing(path: Path) -> None:
+    """Raise NotFoundError where nothing lies at *path* that could be a log."""
+    refuse_odd_file(path)
+    if not path.exists() or path.stat().st_size == 0:
+        raise no_log(path)
+
+
 def _connect(path: Path, how: str, busy_ms: int, connect: Connect) -> sqlite3.Connection:
     try:
         return connect(f"file:{quote(bytes(path.absolute()))}?{how}", busy_ms / 1000)

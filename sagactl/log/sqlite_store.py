@@ -30,6 +30,7 @@ from sagactl.log.sqlite_open import (
     open_to_write,
     prepare_place,
     read_store_id,
+    refuse_nothing,
 )
 
 T = TypeVar("T")
@@ -49,7 +50,10 @@ Work = Callable[[sqlite3.Connection], tuple[T, Mark | None]]
 
 
 class WritingStore:
-    """The database at *path*, for reading and writing, from any thread."""
+    """The database at *path*, for reading and writing, from any thread.
+
+    With *passes_witnesses* it is a copy that was put back and isn't accepted yet: no witness is asked or changed.
+    """
 
     def __init__(
         self,
@@ -59,6 +63,7 @@ class WritingStore:
         connect: Connect = connect_plainly,
         checkpointer: Checkpointer | None = None,
         is_lasting: bool = True,
+        passes_witnesses: bool = False,
     ) -> None:
         self._path = path
         self._busy_ms = busy_ms
@@ -67,11 +72,13 @@ class WritingStore:
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._is_closed = False
+        if passes_witnesses:
+            refuse_nothing(path)
         prepare_place(path)
-        self._gate = Gate(path, timeout_seconds=busy_ms / 1000)
+        self._gate = Gate(path, timeout_seconds=busy_ms / 1000, passes_witness=passes_witnesses)
         try:
             self._store_id = self.read(read_store_id)
-            self._far = FarWitness(path, self._store_id, is_lasting=is_lasting)
+            self._far = FarWitness(path, self._store_id, is_lasting=is_lasting and not passes_witnesses)
             witness = self._far.read()
             self.read(lambda connection: check_witness(connection, path, witness))
         except BaseException:

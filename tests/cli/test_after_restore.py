@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from tests.cli.project import Project
 from tests.cli.verdict import check_world
 
+KILL_AT = Path(__file__).with_name("kill_at.py")
 FLAKY = ("run", "onboarding", "-q", "-i", "email=ada@example.com", "-i", "amount:=4900", "-i", "card=flaky")
 
 
@@ -62,3 +65,31 @@ def test_there_must_be_a_log_to_accept(project: Project) -> None:
     (project.path / ".sagactl" / "log.db").unlink()
     refused = project.run("doctor", "--after-restore", "-o", "json")
     assert (refused.code, refused.json["error"]["code"]) == (4, "no-log")
+
+
+@pytest.mark.parametrize(("when", "number"), [("after", 1), ("before", 3)])
+def test_a_killed_acceptance_accepts_nothing(project: Project, when: str, number: int) -> None:
+    """N9: killed at a commit on its way, the log is refused as before; the same command does it all."""
+    done = len(project.witness())
+    killed = project.run_python(str(KILL_AT), when, str(number), "doctor", "--after-restore", "-o", "json")
+    assert killed.code == -9, killed.err
+    for command in (["resume", "--all"], ["list"]):
+        refused = project.run(*command)
+        assert (refused.code, "hint: put the newest copy back" in refused.err) == (1, True), refused.err
+    accepted = project.run("doctor", "--after-restore", "-o", "json")
+    assert accepted.json["paused"] == [project.latest()["id"]]
+    assert project.run("resume", "--all", "-q").code == 12
+    assert len(project.witness()) == done
+
+
+def test_an_unsound_copy_is_refused_by_every_command_afterwards(project: Project) -> None:
+    """N9: the copy contradicts itself, so it isn't accepted, and nothing can be done with it."""
+    with closing(sqlite3.connect(project.path / ".sagactl" / "log.db")) as connection, connection:
+        connection.execute("UPDATE records SET body = replace(body, 'ada', 'eve') WHERE seq = 1")
+    done = len(project.witness())
+    refused = project.run("doctor", "--after-restore", "-o", "json")
+    assert (refused.code, refused.json["error"]["code"]) == (1, "damaged-log")
+    assert "put another copy in its place" in refused.err
+    for command in (["resume", "--all"], ["list"], ["show"]):
+        assert project.run(*command).code == 1, command
+    assert len(project.witness()) == done
