@@ -16,7 +16,7 @@ from sagactl.chaos.experiment import Fault, FaultKind
 from sagactl.chaos.observed import Seen, Sight
 from sagactl.chaos.tracing_lines import Sources, watching_lines
 from sagactl.chaos.trail import Plan, Trail
-from sagactl.chaos.traits import measure_growth
+from sagactl.chaos.traits import list_changed, measure_growth
 from sagactl.core.answer import Answer, ProbeReply
 from sagactl.core.canonical import Json, digest
 from sagactl.core.pinned import Guard
@@ -129,8 +129,9 @@ class FaultyTools:
             answer = self._tools.call(invocation)
         self._trail.note(Seen(Sight.RETURN, operation, answer.kind.value, _digest(answer.output)))
         if self._look is not None:
-            growth = measure_growth(before, self._look())
-            self._trail.note(Seen(Sight.GROWTH, operation, growth=growth))
+            after = self._look()
+            changed = digest(list_changed(before, after))
+            self._trail.note(Seen(Sight.GROWTH, operation, digest=changed, growth=measure_growth(before, after)))
         return answer
 
     def _note_line(self, operation: Operation) -> Callable[[str], None]:

@@ -18,6 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from sagactl.chaos.beside import Earlier, act_alike
 from sagactl.chaos.choosing import IS_UNDONE, SUCCEEDS
 from sagactl.chaos.enumerating import Reference, turn_around
 from sagactl.chaos.experiment import Experiment, name_operation
@@ -75,6 +76,8 @@ class Laboratory:
     jobs: int = 1
     timeout_seconds: float = TIMEOUT_SECONDS
     crew: Crew = field(default_factory=Crew, init=False)
+    earlier: Earlier | None = field(default=None, init=False)
+    """The run whose world the others begin with."""
     took_ms: Counter[str] = field(default_factory=Counter, init=False)
     """How long each experiment took, by its name."""
     _number: int = field(default=0, init=False)
@@ -86,15 +89,15 @@ class Laboratory:
 
     def refer(self) -> tuple[Reference, list[Outcome]]:
         """Make the runs without a fault; raises RefusedError where the saga doesn't succeed."""
-        done = self._make_one(SUCCESS)
+        setting, done = self._make_one(SUCCESS)
         if done.close is not Close.REST or done.status is not RunStatus.SUCCEEDED:
             reason = done.failure or done.detail or str(done.status or done.close)
             message = f"without any fault {self.saga.name} doesn't succeed: {_name_last(done)}{reason}"
             raise RefusedError(message, code="no-reference", hint="give inputs with which the saga succeeds")
-        growth, is_steady = compare_growth(gather_growth(done), gather_growth(self._make_one(SUCCESS)))
+        growth, is_steady = compare_growth(gather_growth(done), gather_growth(self._succeed_again(setting, done)))
         faults, asked = turn_around(self.saga)
         undoing = Experiment(IS_UNDONE, None, faults, asked)
-        undone = self._make_one(undoing)
+        _, undone = self._make_one(undoing)
         actions = list_operations(done, Direction.ACTION)
         reference = Reference(
             actions=actions,
@@ -108,6 +111,20 @@ class Laboratory:
         trial = Trial(self.saga, reference, SUCCESS, done)
         first = Outcome(SUCCESS, done, (*judge(trial), *(judge_reference(trial) if self.outputs is None else ())))
         return reference, [first, self._judge(reference, undoing, undone)]
+
+    def _succeed_again(self, first: Setting, done: Observed) -> Observed:
+        """Make the run that succeeds once more: beside the first one, as all that follows, where that changes nothing.
+
+        What others have made beside it is something that an undo can take.
+        """
+        if self.outputs is None and not is_too_large(first.world):
+            self.earlier = Earlier(first.world, first.run_id)
+            with suppress(OSError):  # what its tools have left there can't be copied
+                _, beside = self._make_one(SUCCESS)
+                if act_alike(done, beside):
+                    return beside
+            self.earlier = None
+        return self._make_one(SUCCESS)[1]
 
     def make(self, reference: Reference, experiments: Sequence[Experiment]) -> Iterator[Outcome]:
         """Make the experiments and yield what came of each, as it comes."""
@@ -136,7 +153,7 @@ class Laboratory:
             shutil.rmtree(setting.folder, ignore_errors=True)
             yield self._judge(reference, experiment, observed)
 
-    def _make_one(self, experiment: Experiment) -> Observed:
+    def _make_one(self, experiment: Experiment) -> tuple[Setting, Observed]:
         """Make a reference run, and have whatever a life needs loaded and made here for the processes to come."""
         setting = self._set_up(is_reference=True)
         work = Work(self._number, setting.folder, partial(live, setting, experiment))
@@ -147,7 +164,7 @@ class Laboratory:
         observed = observe(setting, experiment, finished, 1)
         if finished.how is How.RETURNED:
             read_again(setting)
-        return observed
+        return setting, observed
 
     def _judge(self, reference: Reference, experiment: Experiment, observed: Observed) -> Outcome:
         trial = Trial(self.saga, reference, experiment, observed)
@@ -157,10 +174,11 @@ class Laboratory:
         self._number += 1
         folder = self.folder / str(self._number)
         folder.mkdir(mode=0o700)
-        if self.settings.world is None:
+        world = self.settings.world if self.earlier is None else self.earlier.world
+        if world is None:
             (folder / WORLD).mkdir(mode=0o700)
         else:
-            shutil.copytree(self.settings.world, folder / WORLD, symlinks=True)
+            shutil.copytree(world, folder / WORLD, symlinks=True)
         return Setting(
             project=self.project,
             saga=self.saga,
@@ -183,7 +201,8 @@ class Laboratory:
         if self.outputs is not None:
             return Looking(folder, run_id, ledger=Target(folder.parent / "target.jsonl").list_effects)
         checks = {name: partial(self._check, name, folder, run_id, tools) for name in self.settings.check}
-        return Looking(folder, run_id, dict(checks), ignored=self.settings.ignore)
+        earlier = None if self.earlier is None else self.earlier.run_id
+        return Looking(folder, run_id, dict(checks), ignored=self.settings.ignore, earlier=earlier)
 
     def _check(self, name: str, folder: Path, run_id: str, tools: Toolbox) -> Json:
         """Ask a tool what there is; raises RefusedError where it doesn't say."""

@@ -30,7 +30,8 @@ class Sight(StrEnum):
 class Seen:
     """A line of the trail, which outlives the process: what happened to an operation.
 
-    `word` is an outcome, a probe's answer or a line of code; `digest` that of an output.
+    `word` is an outcome, a probe's answer or a line of code; `digest` that of an output, or of the names of what was
+    changed in place.
     """
 
     sight: Sight

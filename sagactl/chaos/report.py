@@ -72,6 +72,8 @@ class ChaosReport:
     steps: tuple[StepVerdict, ...] = field(default=())
     took_ms: int = 0
     """How long all experiments took, the runs without a fault too; several at once are added up."""
+    is_beside: bool = False
+    """They were made beside what an earlier run has left."""
 
     @property
     def is_safe(self) -> bool:
@@ -89,12 +91,22 @@ def make_report(
     not_reached: Sequence[str] = (),
     left_out: int = 0,
     took_ms: Mapping[str, int] = MappingProxyType({}),
+    is_beside: bool = False,
 ) -> ChaosReport:
     """Return the report; findings of one code about one step are one. *took_ms* is by experiment."""
     found = _merge(saga, findings)
     steps = tuple(_judge_step(step.id, made, found, set(not_reached), took_ms) for step in saga.steps)
     return ChaosReport(
-        saga, world, tuple(checks), tuple(made), found, tuple(not_reached), left_out, steps, sum(took_ms.values())
+        saga=saga,
+        world=world,
+        checks=tuple(checks),
+        made=tuple(made),
+        found=found,
+        not_reached=tuple(not_reached),
+        left_out=left_out,
+        steps=steps,
+        took_ms=sum(took_ms.values()),
+        is_beside=is_beside,
     )
 
 

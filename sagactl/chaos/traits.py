@@ -94,6 +94,12 @@ def find_difference(before: Json, after: Json) -> str:
     return changed[0] if changed else ""
 
 
+def list_changed(before: Json, after: Json) -> list[Json]:
+    """Return the names of what was there before and isn't the same now."""
+    first, second = _index(before), _index(after)
+    return [name for name in sorted(first.keys() & second.keys()) if first[name] != second[name]]
+
+
 def _index(look: Json) -> dict[str, Json]:
     if not isinstance(look, dict):
         return {}

@@ -41,6 +41,7 @@ class Looking:
         run_id: The run, whose id is left out of what is seen.
         checks: What else is asked, by name.
         ignored: Patterns of files that don't count.
+        earlier: The id of a run that was there before, which is `EARLIER` in what is seen.
         ledger: What a make-believe target has noted, as pairs of a key and its forward key; without one, the sandbox.
     """
 
@@ -49,14 +50,17 @@ class Looking:
         folder: Path,
         run_id: str,
         checks: dict[str, Check] | None = None,
+        *,
         ledger: Callable[[], Sequence[tuple[str, str]]] | None = None,
         ignored: Sequence[str] = (),
+        earlier: str | None = None,
     ) -> None:
         self._folder = folder
         self._run_id = run_id
         self._checks = checks or {}
         self._ledger = ledger or self._read_sandbox
         self._ignored = ignored
+        self._earlier = earlier
 
     def look(self) -> Json:
         """Return what there is now; raises RefusedError where it can't be seen."""
@@ -66,7 +70,8 @@ class Looking:
         seen: dict[str, Json] = {LEDGER: self._weigh(self._ledger()), FILES: files, PATHS: paths}
         for name, check in self._checks.items():
             seen[name] = check()
-        return parse(canonical(seen).replace(self._run_id, "RUN"))
+        text = canonical(seen).replace(self._run_id, "RUN")
+        return parse(text if self._earlier is None else text.replace(self._earlier, "EARLIER"))
 
     def _read_sandbox(self) -> Sequence[tuple[str, str]]:
         from sagactl.sandbox.database import sandbox_path

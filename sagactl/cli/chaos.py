@@ -246,6 +246,7 @@ def _experiment(session: Session, laboratory: Laboratory, choice: Choice) -> Cha
         not_reached=not_reached,
         left_out=left_out,
         took_ms=laboratory.took_ms,
+        is_beside=laboratory.earlier is not None,
     )
 
 

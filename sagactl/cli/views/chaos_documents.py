@@ -26,6 +26,7 @@ def write_chaos(report: ChaosReport, words: Sequence[str]) -> Document:
         "saga": report.saga.name,
         "file": report.saga.source,
         "world": report.world.value,
+        "earlier": report.is_beside,
         "checks": list(report.checks),
         "safe": report.is_safe,
         "experiments": {
