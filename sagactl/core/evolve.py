@@ -151,7 +151,7 @@ def _on_intent(saga: Saga, state: RunState, record: Intent) -> None:
     op.asking = record.asking
     op.deadline_ms = record.deadline_ms
     op.is_final = False
-    op.delay = None
+    op.not_before_ms = op.delay = None
     state.in_flight[operation] = None
     apply_event(saga, state, op, Event.INTENT, record.at_ms)
 
@@ -221,11 +221,6 @@ def _poll_delay(saga: Saga, op: OperationState, after_ms: int | None) -> tuple[T
     return TimerKind.POLL, exact, exact
 
 
-def _named_delay(after_ms: int) -> tuple[TimerKind, int, int]:
-    exact = min(max(after_ms, 0), INTERVAL_MS_MAX)
-    return TimerKind.RETRY, exact, exact
-
-
 _UNBOUNDED: Final = Failure("pending_unbounded", "the tool said Pending, and the step has no schedule_to_close_timeout")
 
 
@@ -248,7 +243,7 @@ def _take_in(saga: Saga, op: OperationState, record: Outcome, event: Event) -> N
         op.doubt = True
         op.raw = record.raw if record.raw is not None else op.raw
     if record.after_ms is not None:
-        op.delay = _named_delay(record.after_ms)
+        op.not_before_ms = record.at_ms + min(max(record.after_ms, 0), INTERVAL_MS_MAX)
 
 
 def _on_probe(saga: Saga, state: RunState, record: Probe) -> None:

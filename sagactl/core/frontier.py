@@ -102,7 +102,7 @@ def _enter(saga: Saga, state: RunState, op: OperationState, at_ms: int) -> None:
 
 
 def _enter_retrying(saga: Saga, state: RunState, op: OperationState, at_ms: int) -> None:
-    named_ms = None if op.delay is None else op.delay[1]
+    named_ms = None if op.not_before_ms is None else max(0, op.not_before_ms - at_ms)
     if op.attempts_in_budget == 0:
         named_ms = 0  # a person ordered the retry, and a probe has only made sure of it
     floor_ms, ceiling_ms = delay_range_ms(call_of(saga, op.operation).retry, op.attempts_in_budget, named_ms)

@@ -68,6 +68,8 @@ class OperationState:
     due_ms: int | None = None
     delay: tuple[TimerKind, int, int] | None = None
     """A delay that is still to be drawn: kind, shortest and longest milliseconds."""
+    not_before_ms: int | None = None
+    """When the tool wants to be called again, by its last answer; a probe in between doesn't change that (E5)."""
     late_until_ms: int = 0
     """Until then a call of an earlier driver may still land (E9)."""
     cause: Cause | None = None

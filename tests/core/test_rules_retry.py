@@ -101,6 +101,34 @@ def test_a_delay_named_in_doubt_counts_too() -> None:
     assert play.waits[-1] < 7_000
 
 
+@pytest.mark.parametrize(("asked_for_ms", "waits"), [(0, 20_000), (8_000, 12_000), (30_000, 0)])
+def test_a_delay_named_in_doubt_is_kept_while_a_probe_is_asked(asked_for_ms: int, waits: int) -> None:
+    """E5, E6: the probe says that it isn't done, which doesn't make the server want the next call any sooner."""
+    play = Play(saga("a", a={"attempts": 3, "probe": True, "jitter": Jitter.FULL}))
+    play.turn()
+    play.answer("a", "lost", after_ms=20_000)
+    assert play.calls == ["a", "a?"]
+    play.now += asked_for_ms
+    play.answer("a", "not")
+    assert (play.waits, play.fold()) == ([waits], play.state)
+    play.now += waits
+    play.turn()
+    play.answer("a", "lost")
+    play.answer("a", "not")
+    assert play.waits == [waits, 2_000]  # the next answer named none
+    assert play.run().status is RunStatus.SUCCEEDED
+
+
+def test_a_named_delay_outlasts_a_driver_that_was_lost_while_it_probed() -> None:
+    """E5, E20: what the server asked for stands in the log, so whoever drives next keeps to it."""
+    play = Play(saga("a", a={"attempts": 3, "probe": True}))
+    play.turn()
+    play.answer("a", "lost", after_ms=20_000)
+    play.claim()
+    play.run({"a?": ["not"]}, until=play.now + 1_500)
+    assert play.of(Timer)[-1].due_ms == 20_000
+
+
 def test_a_named_delay_is_good_for_one_wait_only() -> None:
     """E5: what a tool named before a person's retry says nothing about what is lost after it."""
     play = Play(saga("p* -> a", a={"attempts": 2}))

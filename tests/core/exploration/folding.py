@@ -119,6 +119,7 @@ def _operation_key(op: OperationState, now_ms: int, has_retention: bool) -> tupl
         _failure_key(op.failure),
         _ahead(op.deadline_ms, now_ms) if is_under_way else None,
         None if is_settled else (op.attempts_in_budget, op.is_final, op.asking, op.cause, op.delay),
+        None if is_settled else _ahead(op.not_before_ms, now_ms),
         None if is_settled else _ahead(op.schedule_deadline_ms, now_ms),
         _behind(op.first_intent_ms, now_ms) if has_retention else None,
     )
