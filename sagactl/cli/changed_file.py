@@ -1,4 +1,4 @@
-"""A saga's file that isn't what a run was begun with: the run keeps its definition, and whoever asks is told (E16)."""
+"""A saga's file, or its tools, that aren't what a run was begun with: the run keeps its definition (E16)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ def is_same(one: Saga, other: Saga) -> bool:
 
 
 def tell_of_changed_file(session: Session, row: RunRow) -> None:
-    """Say it where the saga's file isn't what the run was begun with: what was mended there isn't in the run (E16)."""
+    """Say it where the saga isn't what the run was begun with: what was mended there isn't in the run (E16).
+
+    What a file means hangs on its tools too (their pairs, schemas, promises), so the words blame neither alone.
+    """
     try:
         path = session.app.find_saga(row.saga)
         now = session.app.load_to_run(path).saga
@@ -29,5 +32,6 @@ def tell_of_changed_file(session: Session, row: RunRow) -> None:
     if not is_same(session.app.saga_of(row), now):
         whole, project = path.resolve(), session.app.config.project
         file = str(whole.relative_to(project)) if whole.is_relative_to(project) else str(path)
-        session.say(f"note: {file} is another than run {row.run_id} was begun with, which keeps its definition")
+        other = f"{file}, or a tool of it, is another than run {row.run_id} was begun with"
+        session.say(f"note: {other}, which keeps its definition")
         session.say(f"hint: sagactl resume {row.run_id} --definition {row.saga} --dry-run")

@@ -32,9 +32,29 @@ def candidates(saga: Saga, state: RunState, world: World) -> Iterator[Candidate]
     """Yield what could start now, first what has waited; leaves out what needs a tool or a secret that is missing."""
     found = _forward(saga, state, world) if state.direction is Direction.ACTION else _backward(saga, state, world)
     for candidate in found:
-        is_there = candidate.tool not in world.missing_tools
-        if is_there and missing_secret(saga, state, world, candidate) is None:
+        if missing_tool(saga, world, candidate) is None and missing_secret(saga, state, world, candidate) is None:
             yield candidate
+
+
+def missing_tool(saga: Saga, world: World, candidate: Candidate) -> str | None:
+    """Return a tool that *candidate* needs and that isn't here, if any: no intent without it (E16)."""
+    if candidate.tool in world.missing_tools or candidate.tool in world.unasked_tools:
+        return candidate.tool
+    if not world.missing_tools:
+        return None
+    undo = _undo_of(saga, candidate)
+    return undo if undo in world.missing_tools else None
+
+
+def _undo_of(saga: Saga, candidate: Candidate) -> str | None:
+    """Return the tool that undoes what the call of *candidate* begins, where a failure would have it undone."""
+    op = candidate.op
+    compensation = saga.by_id[op.operation.step].compensation
+    # What is only looked at, or was begun by an earlier call and is asked after, brings nothing new into the world.
+    is_new = not candidate.is_probe and op.phase is not Phase.PENDING
+    if compensation is None or not is_new or zone_of(saga, op.operation) is not Zone.BEFORE:
+        return None
+    return compensation.tool
 
 
 def missing_secret(saga: Saga, state: RunState, world: World, candidate: Candidate) -> str | None:

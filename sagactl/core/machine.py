@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
 
 from sagactl.core import backward, people
-from sagactl.core.calls import Candidate, candidates, make_call, make_probe, missing_secret
+from sagactl.core.calls import Candidate, candidates, make_call, make_probe, missing_secret, missing_tool
 from sagactl.core.canonical import Json, NotJsonError, canonical
 from sagactl.core.operators import answer_request
 from sagactl.core.policy import KEY_EXPIRED, has_key_expired, has_trail_expired
@@ -363,12 +363,14 @@ def _find_missing(turn: _Turn) -> Wait | None:
     """Return what something ready waits for, a tool (E16) or a secret (E19), if anything."""
     if not turn.world.lacks_something:
         return None
-    everything = turn.world._replace(missing_tools=frozenset(), missing_secrets=frozenset())
+    nothing: frozenset[str] = frozenset()
+    everything = turn.world._replace(missing_tools=nothing, missing_secrets=nothing, unasked_tools=nothing)
     candidate = next(candidates(turn.saga, turn.state, everything), None)
     if candidate is None:
         return None
-    if candidate.tool in turn.world.missing_tools:
-        return Wait(Cause.MISSING_TOOL, None, candidate.tool)
+    tool = missing_tool(turn.saga, turn.world, candidate)
+    if tool is not None:
+        return Wait(Cause.MISSING_TOOL, None, tool)
     secret = missing_secret(turn.saga, turn.state, turn.world, candidate)
     assert secret is not None, "what lacks nothing would have been called"
     return Wait(Cause.MISSING_SECRET, None, secret)

@@ -18,11 +18,13 @@ class World(NamedTuple):
     evaluator: Evaluator
     missing_tools: frozenset[str] = frozenset()
     missing_secrets: frozenset[str] = frozenset()
+    unasked_tools: frozenset[str] = frozenset()
+    """Tools that are here and can't be called before somebody was asked about them."""
 
     @property
     def lacks_something(self) -> bool:
         """Tell whether calls that could be made may have to wait for what isn't here."""
-        return bool(self.missing_tools or self.missing_secrets)
+        return bool(self.missing_tools or self.missing_secrets or self.unasked_tools)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from sagactl.engine.run import Run
 def take_turn(run: Run, now_ms: int, slots: int, draw: Callable[[int, int], int]) -> Turn:
     """Decide and fold until the run waits or rests.
 
-    A tool with a guard counts as missing until its guard was asked, and that is done when nothing but its guard keeps a
+    A tool with a guard isn't called until its guard was asked, and that is done when nothing but its guard keeps a
     call of it from being made: so nobody asks a server about a tool that a run doesn't come to, or has behind it. A
     guard is asked in each turn that comes to a call, as what it knows may have changed; remembering is its own affair.
     """
@@ -32,7 +32,7 @@ def take_turn(run: Run, now_ms: int, slots: int, draw: Callable[[int, int], int]
 
 
 def _without(world: World, unasked: set[str]) -> World:
-    return world._replace(missing_tools=world.missing_tools | unasked) if unasked else world
+    return world._replace(unasked_tools=frozenset(unasked)) if unasked else world
 
 
 def _ask_guards(run: Run, world: World, unasked: set[str]) -> bool:

@@ -89,6 +89,24 @@ def test_a_tool_that_changed_is_shown_with_every_difference_and_the_way_on(proje
     assert project.run("verify", run_id).code == 0
 
 
+def test_nothing_is_called_whose_undo_is_gone(project: Project) -> None:
+    """E16: `pay` isn't tried again while nobody could undo it; what goes back goes on with the tools that are there."""
+    run_id = project.run("list", "--ids").out.strip()
+    before = project.run("log", run_id).out.count("call pay")
+    edit(
+        project,
+        ('compensation="shop.undo"', 'compensation="shop.unbook"'),
+        ('@tool("shop.undo"', '@tool("shop.unbook"'),
+    )
+    resumed = project.run("resume", run_id)
+    assert (resumed.code, "the tool shop.undo is given by no plugin" in " ".join(resumed.out.split())) == (12, True)
+    assert f"note: sagas/shop.yaml, or a tool of it, is another than run {run_id} was begun with" in resumed.err
+    assert project.run("log", run_id).out.count("call pay") == before
+    edit(project, ("shop.unbook", "shop.undo"))
+    assert project.run("cancel", run_id).code == 0
+    assert project.run("show", run_id, "-o", "json").json["run"]["status"] == "rolled_back"
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [

@@ -427,13 +427,62 @@ def test_what_needs_no_missing_tool_goes_on() -> None:
 def test_a_missing_tool_holds_up_a_rollback_too(tool: str) -> None:
     """E16, B21: the undo waits for its tool, and nothing is called in its place."""
     play = Play(saga("a", a={"probe": True, "on_unknown": "compensate"}))
-    play.missing = frozenset({tool})
     play.turn()
+    play.missing = frozenset({tool})
     play.answer("a", "lost")
     summary = play.run({"a?": ["ok"]})
     assert summary.status is RunStatus.ROLLING_BACK
     assert play.last is not None
     assert play.last.then == Wait("missing_tool", None, tool)
+
+
+def test_nothing_is_called_whose_undo_is_missing() -> None:
+    """E1, E16: how a call is undone is known before it is made, and what needs other tools goes on."""
+    play = Play(saga("[a | f] -> c", f={"foreach": "${{ [1, 2] }}"}), evaluator=Plain({"[1, 2]": [1, 2]}))
+    play.turn()
+    play.missing = frozenset({"undo.f"})
+    play.answer("f[0]", "ok")
+    assert play.answer("a", "ok").then == Wait("missing_tool", None, "undo.f")
+    assert play.calls == ["a", "f[0]"]
+    play.missing = frozenset()
+    assert play.run().status is RunStatus.SUCCEEDED
+
+
+@pytest.mark.parametrize("word", ["retry", "lost"])
+def test_a_further_try_waits_for_the_undo_too(word: str) -> None:
+    """E16: each try may be the one that has an effect; a rollback goes on with the tools that are there."""
+    play = Play(saga("a -> b", b={"attempts": 3}))
+    play.turn()
+    play.answer("a", "ok")
+    play.answer("b", word)
+    play.missing = frozenset({"undo.b"})
+    play.now += 5_000
+    assert play.turn().then == Wait("missing_tool", None, "undo.b")
+    play.missing = frozenset({"do.b"})
+    play.ask(Verb.CANCEL)
+    assert play.run().status is RunStatus.ROLLED_BACK
+
+
+def test_what_begins_nothing_new_needs_no_undo() -> None:
+    """E5, E6, E16: who asks whether it is done by now, or how it stands, leaves nothing that isn't there already."""
+    polled = Play(saga("a", a={"schedule": 60_000}))
+    polled.turn()
+    polled.missing = frozenset({"undo.a"})
+    polled.answer("a", "pending", after_ms=1_000)
+    assert polled.run().status is RunStatus.SUCCEEDED
+    assert polled.calls == ["a", "a"]
+    probed = Play(saga("a", a={"probe": True}))
+    probed.turn()
+    probed.missing = frozenset({"undo.a"})
+    probed.answer("a", "lost")
+    assert probed.run({"a?": ["ok"]}).status is RunStatus.SUCCEEDED
+
+
+def test_at_and_behind_the_pivot_no_undo_is_waited_for() -> None:
+    """E13, E16: nothing goes back from there by itself, so a run isn't kept from its only way on."""
+    play = Play(saga("a -> p* -> b", p={"with_undo": True}, b={"with_undo": True}))
+    play.missing = frozenset({"undo.p", "undo.b"})
+    assert play.run().status is RunStatus.SUCCEEDED
 
 
 def test_a_timer_behind_a_missing_tool_is_still_waited_for() -> None:

@@ -137,7 +137,7 @@ def test_b51_a_run_keeps_its_definition(change: str, scene: Scene) -> None:
     assert foreseen.code == 6
     resumed = scene.do("resume", run)
     assert resumed.code == 0
-    assert f"note: sagas/x.yaml is another than run {run} was begun with" in resumed.err
+    assert f"note: sagas/x.yaml, or a tool of it, is another than run {run} was begun with" in resumed.err
     assert f"hint: sagactl resume {run} --definition x --dry-run" in resumed.err
     assert scene.calls() == ["a", "b", "c"]
     check_all(scene)
