@@ -57,7 +57,7 @@ def charge(lead_id: str, amount: Annotated[int, {"minimum": 1}], context: CallCo
         if card == "declined":
             raise Rejected("the card was declined", code="card_declined")
         if card == "flaky" and bank.count_try() <= 2:
-            raise Unavailable("the bank is busy", retry_after=0.2, code="bank_busy")
+            raise Unavailable("the bank is busy", retry_after=1, code="bank_busy")
         if card == "slow":
             lose_time(context, 2)
         if card == "hang":

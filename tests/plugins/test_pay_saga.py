@@ -27,7 +27,7 @@ input:
     card: {type: string, default: tok_visa}
     size: {type: string, default: t3.micro}
 defaults:
-  start_to_close_timeout: 5s
+  start_to_close_timeout: 60s
   retry: {initial_interval: 10ms, max_interval: 50ms}
 steps:
   - id: customer
