@@ -25,6 +25,11 @@ Reply = Answer | ProbeReply
 BUG_LENGTH_MAX: Final = 500
 """Of what an error says that no tool should have raised."""
 
+NOT_MADE: Final = Answer(
+    OutcomeKind.UNAVAILABLE, failure=Failure("not_started", "the call's time was up before it was made")
+)
+"""What came of a call that a slow log, or a busy machine, left no time for: nothing was done, and that is certain."""
+
 
 @dataclass(slots=True, eq=False)
 class CallUnderWay:
@@ -83,7 +88,9 @@ class CallStarter:
     def make(self, call: CallUnderWay) -> None:
         """Make *call* on this thread and note what came of it; never raises."""
         call.started_at = self.clock.monotonic()
-        if self.may_call(call):
+        if _is_too_late(call):
+            call.reply = NOT_MADE
+        elif self.may_call(call):
             try:
                 reply: Reply
                 reply = self.toolbox.probe(call.invocation) if call.is_probe else self.toolbox.call(call.invocation)
@@ -98,7 +105,9 @@ class CallStarter:
 
     def _start_async(self, call: CallUnderWay) -> None:
         call.started_at = self.clock.monotonic()
-        if not self.may_call(call):
+        if _is_too_late(call):
+            call.reply, call.answered_at = NOT_MADE, call.started_at
+        if call.reply is NOT_MADE or not self.may_call(call):
             self.answered(call)
             return
         call.job = self.workers.submit_async(
@@ -111,6 +120,11 @@ class CallStarter:
         self.answered(call)
 
 
+def _is_too_late(call: CallUnderWay) -> bool:
+    """Tell whether no time is left for *call*; a probe's answer is judged alone, as it does nothing."""
+    return not call.is_probe and call.started_at >= call.deadline
+
+
 def _reply_for_bug(error: object, *, is_probe: bool) -> Reply:
     failure = Failure(type(error).__name__, KNOWN.shorten(str(error), BUG_LENGTH_MAX))
     if is_probe:
@@ -120,6 +134,8 @@ def _reply_for_bug(error: object, *, is_probe: bool) -> Reply:
 
 def judge_lateness(call: CallUnderWay, reply: Reply, at: float, timeout_seconds: float) -> Reply:
     """Return *reply* as it counts: after the deadline it is evidence and the outcome unknown (E3)."""
+    if reply is NOT_MADE:
+        return reply
     if at <= call.deadline and (call.told_to_end_at is None or at < call.told_to_end_at):
         return reply
     failure = Failure(LATE, call.end_reason or f"no answer within {timeout_seconds:.3g}s")

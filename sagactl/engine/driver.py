@@ -37,6 +37,7 @@ from sagactl.engine.calls import CallStarter, CallUnderWay, judge_lateness
 from sagactl.engine.clock import Clock, SystemClock
 from sagactl.engine.dispatch import Dispatcher
 from sagactl.engine.ending import Ending, Why
+from sagactl.engine.guards import Question
 from sagactl.engine.inbox import Inbox
 from sagactl.engine.lease_keeper import LeaseKeeper
 from sagactl.engine.parting import Parting, make_ending
@@ -87,6 +88,7 @@ class Driver:
         """Runs that something happened to: to be advanced."""
         self._changed: dict[str, None] = {}
         """Runs that were advanced or folded since the last commit."""
+        self._to_ask: list[Question] = []
         self._slots = Slots(self._settings.calls_max)
         self._timetable = Timetable()
         self._parting = Parting(self._clock, self._settings)
@@ -211,6 +213,7 @@ class Driver:
         self._advance_all()
         self._commit()
         self._let_go()
+        self._ask_guards()
         return not is_over(self._endings) or bool(self._runs)
 
     def _wait(self) -> None:
@@ -259,6 +262,7 @@ class Driver:
             call.tell_to_end(self._clock.monotonic())
             self._timetable.forget(call)
         self._slots.taken -= len(run.under_way)
+        self._slots.hold(run.run_id, 0)
         self._endings[run.run_id] = make_ending(run, why, error)
         self._keeper.drop(run.lease)
         del self._runs[run.run_id]
@@ -285,6 +289,7 @@ class Driver:
         run = self._runs.get(run_id)
         if run is None:
             return
+        self._slots.hold(run_id, 0)  # of what it has asked: an answer passes its slot on to the call
         slots = self._slots.free
         if self._slots.are_wanted and run.calls_in_a_row >= CALLS_IN_A_ROW_MAX:
             run.calls_in_a_row = slots = 0
@@ -306,9 +311,11 @@ class Driver:
             self._log.release([run.lease])
 
     def _advance(self, run: Run, slots: int) -> None:
-        turn = take_turn(run, self._now_ms(run), slots, self._draw)
+        turn = take_turn(run, self._now_ms(run), slots, self._draw, now=self._clock.monotonic())
         run.queue(turn)
         self._slots.taken += len(turn.calls)
+        self._slots.hold(run.run_id, len(run.questions))
+        self._to_ask += [question for question in run.questions.values() if not question.is_begun]
         self._changed[run.run_id] = None
         match turn.then:
             case EndCalls(operations):
@@ -320,7 +327,7 @@ class Driver:
     def _note_wait(self, run: Run, wait: Wait) -> None:
         if wait.what == "slot":
             self._slots.queue(run.run_id)
-        if wait.what in {Cause.MISSING_TOOL, Cause.MISSING_SECRET}:
+        if wait.what in {Cause.MISSING_TOOL, Cause.MISSING_SECRET} and not run.questions:
             self._fold(run, run.hold_up(wait, self._now_ms(run)))
             return
         if wait.until_ms is not None:
@@ -369,7 +376,23 @@ class Driver:
         call = make_call(run.run_id, making, self._now_ms(run), self._clock.monotonic(), self._project)
         run.under_way[call.operation] = call
         self._timetable.watch(call, call.deadline)
-        self._dispatcher.begin(call, is_alone=self._slots.taken == 1)
+        self._dispatcher.begin(call, is_alone=self._slots.is_one_taken)
+
+    def _ask_guards(self) -> None:
+        questions, self._to_ask = self._to_ask, []
+        for question in questions:
+            if not question.is_begun:  # a run may have had two turns since
+                question.is_begun = True
+                self._workers.submit(partial(question.ask, self._clock, self._post_told))
+
+    def _post_told(self, question: Question) -> None:
+        self.post(partial(self._on_told, question))
+
+    def _on_told(self, question: Question) -> None:
+        """A guard has answered: its run's turn is taken anew, unless it asks for that no more."""
+        run = self._runs.get(question.run_id)
+        if run is not None and question in run.questions.values():
+            self._dirty[question.run_id] = None
 
     # Events
 

@@ -40,9 +40,8 @@ class Parting:
             return run.held_up[0]
         if self.is_stopping:
             return Why.INTERRUPTED
-        if run.is_waiting_for_person or (run.is_waiting_for_timer and not self._waits_for_timers):
-            return Why.WAITING
-        return None
+        is_waiting = run.is_waiting_for_person or (run.is_waiting_for_timer and not self._waits_for_timers)
+        return Why.WAITING if is_waiting and not run.questions else None
 
     def _is_grace_over(self, run: Run) -> bool:
         """The first signal never cuts an undo short (E12); an action has the grace (E17), and what hangs has had it."""

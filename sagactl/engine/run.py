@@ -32,6 +32,7 @@ from sagactl.core.world import AskProbe, MakeCall, Rest, Wait, World
 from sagactl.dataclass import dataclass
 from sagactl.engine.calls import CallUnderWay
 from sagactl.engine.ending import Why
+from sagactl.engine.guards import Question
 from sagactl.engine.missing import find_missing_tools
 from sagactl.errors import DamagedLogError, InternalError
 from sagactl.log.base import Batch, Captured, Lease, Log
@@ -77,6 +78,8 @@ class Run:
     """Those that can't be called here, each with the reason."""
     guards: Mapping[str, Guard] = field(default_factory=dict)
     """What must be asked before the intent of a call, by tool."""
+    questions: dict[str, Question] = field(default_factory=dict)
+    """Those that are open, by tool; each holds a slot."""
     missing_secrets: Mapping[str, str] = field(default_factory=dict)
     """Those that can't be resolved now, each with the reason."""
     records: list[Record] = field(default_factory=list)

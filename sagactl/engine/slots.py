@@ -6,17 +6,30 @@ from collections import OrderedDict
 
 
 class Slots:
-    """Slots for calls, and the queue for them."""
+    """Slots for calls, and the queue for them; the question of a guard takes one as well."""
 
     def __init__(self, calls_max: int) -> None:
         self._calls_max = calls_max
         self._queue: OrderedDict[str, None] = OrderedDict()
+        self._asking: dict[str, int] = {}
         self.taken = 0
 
     @property
     def free(self) -> int:
         """Return how many calls may start now."""
-        return max(0, self._calls_max - self.taken)
+        return max(0, self._calls_max - self.taken - sum(self._asking.values()))
+
+    @property
+    def is_one_taken(self) -> bool:
+        """Tell whether a single call is under way, and nothing is asked."""
+        return self.taken == 1 and not self._asking
+
+    def hold(self, run_id: str, count: int) -> None:
+        """Keep *count* slots for the questions of a run, in place of those kept for it before."""
+        if count:
+            self._asking[run_id] = count
+        else:
+            self._asking.pop(run_id, None)
 
     @property
     def are_wanted(self) -> bool:
