@@ -18,8 +18,8 @@ def take_turn(run: Run, now_ms: int, slots: int, draw: Draw, *, now: float) -> T
 
     A tool with a guard isn't called until its guard has answered, and that is asked when nothing but its guard keeps a
     call of it from being made: so nobody asks a server about a tool that a run doesn't come to, or has behind it. The
-    run's `questions` are those that are open after the turn, each of which needs a slot. An answer is good for
-    the one turn after it, and only for calls it was asked for; remembering is the guard's own affair.
+    run's `questions` are those that are open after the turn, each of which needs a slot. An answer is good for the one
+    turn after it, and only for calls that it was asked for; remembering is the guard's own affair.
     """
     if not run.guards:
         return advance(run.saga, run.state, run.make_world(now_ms, slots), draw)
@@ -31,7 +31,9 @@ class _GuardedTurn:
 
     def __init__(self, run: Run, now_ms: int, slots: int, draw: Draw, now: float) -> None:
         self._run, self._draw, self._now = run, draw, now
-        self._world = run.make_world(now_ms, max(0, slots - len(list_pending(run.questions))))
+        # What is answered from here on is for the next turn, which the answer brings about.
+        self._pending = set(list_pending(run.questions))
+        self._world = run.make_world(now_ms, max(0, slots - len(self._pending)))
         self._unasked = set(run.guards)
         self._turn = Turn((), (), Wait("call"))
 
@@ -68,7 +70,7 @@ class _GuardedTurn:
         heard = [
             run.questions.pop(tool)
             for tool, purposes in sorted(wanted.items())
-            if tool in run.questions and run.questions[tool].covers(purposes, self._now)
+            if tool in run.questions.keys() - self._pending and run.questions[tool].covers(purposes, self._now)
         ]
         for question in heard:
             tool = question.pinned.name
@@ -82,8 +84,8 @@ class _GuardedTurn:
     def _ask(self, wanted: Mapping[str, frozenset[Purpose]]) -> None:
         """Leave the run with the questions that are under way and still wanted, and those that there is a slot for."""
         run = self._run
-        pending = set(list_pending(run.questions))
-        run.questions = {tool: question for tool, question in run.questions.items() if tool in pending & wanted.keys()}
+        open_still = self._pending & wanted.keys()
+        run.questions = {tool: question for tool, question in run.questions.items() if tool in open_still}
         for tool, purposes in sorted(wanted.items()):
             if tool not in run.questions and self._world.slots > 0:
                 run.questions[tool] = Question(run.run_id, run.saga.tools[tool], run.guards[tool], purposes)
