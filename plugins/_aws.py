@@ -1,7 +1,8 @@
 """Talking to AWS with its own library: one try a request, and what its errors mean to a saga.
 
 The library repeats nothing (`total_max_attempts=1`): sagactl does, and writes it down. Keys come from where boto3 looks
-for them, so that roles of machines work and no key passes through a saga.
+for them, so that roles of machines work and no key passes through a saga. A request ends with its call, whatever
+answers; asking for the keys of a role is the library's own exchange, in which it bounds each wait and not the whole.
 """
 
 from __future__ import annotations
