@@ -428,10 +428,10 @@ class Project:
         Raises RefusedError where the run has come too far for it, BusyError while a driver has the run, NotFoundError.
         """
         from sagactl.core.records import Verb
-        from sagactl.driving import make_request
         from sagactl.engine.clock import SystemClock
         from sagactl.engine.rebind import rebind, refuse_objections
         from sagactl.log.holder import this_process
+        from sagactl.requests import make_request
 
         row, plan = self.row(run_id), self.plan_rebinding(run_id, saga)
         refuse_objections(run_id, plan)

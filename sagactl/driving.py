@@ -25,11 +25,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar, cast
 
-from sagactl.core.records import AT_REST, Disposition, Operation, Operator, Origin, Request, Resolution, RunStatus, Verb
+from sagactl.core.records import AT_REST, Disposition, Operator, Origin, Request, RunStatus, Verb
 from sagactl.core.saga import Saga
 from sagactl.engine.ending import Ending, Why, make_refusal
 from sagactl.errors import MisuseError, NotFoundError, RefusedError, StorageError, check_argument, check_run_id
-from sagactl.identity import make_request_id, who_am_i
+from sagactl.identity import who_am_i
+from sagactl.requests import make_request
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -430,24 +431,3 @@ def _name_runs(error: StorageError, run_ids: list[str]) -> None:
     error.message = f"{error.message} ({whole} broken off)"
     hint = error.hint or "resume the run"
     error.hint = hint.replace("resume the run", command) if "resume the run" in hint else f"{hint}; then {command}"
-
-
-def name_requester() -> str:
-    """Return who is recorded for what is asked, or planned, here."""
-    return who_am_i()
-
-
-def make_request(
-    verb: Verb,
-    *,
-    reason: str | None,
-    operation: Operation | None = None,
-    resolution: Resolution | None = None,
-    output: Json = None,
-    past_pivot: bool = False,
-    digest: str | None = None,
-    replaces: str | None = None,
-) -> Request:
-    """Return a new request in the name of who is logged in."""
-    who = who_am_i()
-    return Request(make_request_id(), verb, who, reason, operation, resolution, output, past_pivot, digest, replaces)

@@ -1,8 +1,8 @@
 """The house rules of the code, read from the code itself: directions, purity, sizes, names.
 
-The layers are `cli -> app -> driving -> engine -> core` and `app -> {spec, log, tools, alerts, telemetry} -> core ->
-errors`. What stands in braces never imports its neighbours, and the engine sees their protocols only, so each can be
-replaced unnoticed.
+The layers are `cli -> usecases -> app -> driving -> engine -> core` and `app -> {spec, log, tools, alerts, telemetry}
+-> core -> errors`. What stands in braces never imports its neighbours, and the engine sees their protocols only, so
+each can be replaced unnoticed.
 """
 
 from __future__ import annotations
@@ -45,8 +45,9 @@ ALLOWED = {
     "documents": {"core"},
     "outgoing": {"alerts", "config", "secrets", "engine.clock", "core", "errors", "log.base"},
     "identity": {"core", "errors"},
+    "requests": {"identity", "core", "errors"},
     "templates": {""},
-    "driving": {"identity", "engine", "core", "errors", "log.base"},
+    "driving": {"identity", "requests", "engine", "core", "errors", "log.base"},
     "checked": {"core", "errors", ""},
     "saga_files": {"core", "errors"},
     "other_projects": {"core", "errors", "log.base"},
@@ -65,15 +66,17 @@ ALLOWED = {
         "secrets",
         "identity",
         "driving",
+        "requests",
         "outgoing",
         "engine",
         "core",
         "errors",
         *NEIGHBOURS,
     },
-    "doctor": {"doctor", "app", "driving", "log", "core", "errors", ""},
+    "usecases": {"usecases", "app", "requests", "engine", "core", "errors", "log.base", "log.holder"},
+    "doctor": {"doctor", "app", "requests", "log", "core", "errors", ""},
     "chaos": {
-        *("chaos", "app", "driving", "engine", "core", "errors", "log", "tools.base"),
+        *("chaos", "app", "driving", "requests", "engine", "core", "errors", "log", "tools.base"),
         *("config", "identity", "sandbox", "secrets.masking", "tools.shell.spawner"),
     },
     "conformance": {
@@ -83,6 +86,7 @@ ALLOWED = {
     "cli": {
         "cli",
         "conformance",
+        "usecases",
         "app",
         "written",
         "inputs",
@@ -90,6 +94,7 @@ ALLOWED = {
         "chaos",
         "driving",
         "identity",
+        "requests",
         "heads",
         "documents",
         "config",
@@ -118,7 +123,8 @@ neighbours never import each other, and `written` reads what people write in YAM
 alike. What others say is masked before it is cut, and before anybody else sees it: so who hears it (`tools`, `alerts`
 of a receiver, the engine of a bug) may import the masking of secrets, and nothing that resolves them. `workflow` knows
 what a runner of CI obeys, which text of tools and text of ours must both not be. `chaos` ends what tools leave running
-as the spawner of commands does, with its words for processes.
+as the spawner of commands does, with its words for processes. `usecases` is what all doors share,
+the command line being one.
 """
 
 EVERYWHERE = {"dataclass", "hashing", "once", "regular_file"}

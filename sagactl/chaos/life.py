@@ -29,11 +29,12 @@ from sagactl.core.saga import Saga
 from sagactl.core.state import RunState
 from sagactl.core.summary import summarize
 from sagactl.dataclass import dataclass
-from sagactl.driving import Driver, make_request
+from sagactl.driving import Driver
 from sagactl.engine.driver import Driver as Engine
 from sagactl.engine.ending import Ending, Why
 from sagactl.engine.settings import Committed, Settings
 from sagactl.errors import RefusedError
+from sagactl.requests import make_request
 from sagactl.secrets.masking import MASK
 from sagactl.tools.base import Toolbox
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from sagactl.cli.display import Display, make_display
 from sagactl.cli.options import Output
-from sagactl.cli.select import short_id
 from sagactl.cli.session import Session
 from sagactl.cli.streams import answer_stream, write_line
-from sagactl.cli.tail import Look, follow_run
 from sagactl.cli.views.commands import type_resume
 from sagactl.cli.views.documents import write_record
 from sagactl.cli.views.spelling import spell
@@ -17,6 +15,8 @@ from sagactl.core.state import RunState
 from sagactl.core.summary import summarize
 from sagactl.engine.settings import Committed
 from sagactl.log.base import RunRow
+from sagactl.usecases.following import Look, follow_run
+from sagactl.usecases.select import short_id
 
 
 def attend(session: Session, row: RunRow, *, patience_seconds: float, writes_records: bool = False) -> Committed:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from sagactl.cli.inputs import read_inputs
 from sagactl.cli.load import load_to_run
-from sagactl.cli.select import select_run, short_id
 from sagactl.cli.session import Session, find_file
 from sagactl.core.canonical import Json
 from sagactl.core.records import NO_ORIGIN, Origin
@@ -17,6 +16,7 @@ from sagactl.core.saga import Saga
 from sagactl.dataclass import dataclass
 from sagactl.errors import NotFoundError, UsageError
 from sagactl.log.base import RunRow
+from sagactl.usecases.select import select_run, short_id
 
 
 @dataclass(frozen=True, slots=True)

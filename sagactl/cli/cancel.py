@@ -7,10 +7,10 @@ import typer
 from sagactl.app import guard_stdout
 from sagactl.cli.operate import ask
 from sagactl.cli.options import ReasonOption, RunArgument, make_app
-from sagactl.cli.select import select_run
 from sagactl.cli.session import open_session
 from sagactl.core.records import Verb
-from sagactl.driving import make_request
+from sagactl.requests import make_request
+from sagactl.usecases.select import select_run
 
 app = make_app()
 

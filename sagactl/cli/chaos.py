@@ -185,7 +185,7 @@ def _read_material(session: Session, given: _Given, saga: Saga) -> tuple[Json, d
     if given.replay is None:
         return check_input(saga, read_inputs(given.inputs, given.inputs_file)), None
     from sagactl.chaos.recorded import gather_outputs
-    from sagactl.cli.select import select_run
+    from sagactl.usecases.select import select_run
 
     row = select_run(session.app.log(read_only=True), given.replay)
     known = session.app.read(row.run_id)

@@ -51,8 +51,8 @@ def _tell_run(session: Session, ending: Ending, last: Committed) -> None:
 
 def make_wide_scene(session: Session, last: Committed) -> Scene:
     """Return a run to be written outside a terminal."""
-    from sagactl.cli.select import short_id
     from sagactl.cli.views.scene import Scene
+    from sagactl.usecases.select import short_id
 
     shown = short_id(session.app.log(read_only=True), last.run_id)
     style = Style(width=WIDTH_UNLIMITED)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Sequence
 from typing import Annotated, Final
@@ -12,24 +11,24 @@ import typer
 from sagactl.app import guard_stdout
 from sagactl.cli.ages import read_moment_ms
 from sagactl.cli.answer import write_document
-from sagactl.cli.dry_run import survey
 from sagactl.cli.follow import make_scene
 from sagactl.cli.operate import ask
 from sagactl.cli.options import NoResumeOption, Output, ReasonOption, RunArgument, make_app
-from sagactl.cli.select import select_run, short_ids
 from sagactl.cli.session import Session, now_ms, open_session
 from sagactl.cli.streams import answer_stream, write_line
-from sagactl.cli.views.commands import list_decidable, type_letter
+from sagactl.cli.views.commands import list_decidable
 from sagactl.cli.views.dlq import Decided, render_letter, render_letters, write_whole_letter
 from sagactl.cli.views.documents import write_letter_row, write_letters
 from sagactl.cli.views.scene import Scene
 from sagactl.core.canonical import Json, NotJsonError, parse
 from sagactl.core.evolve import replay
-from sagactl.core.records import Direction, Operation, Resolution, Verb
-from sagactl.core.saga import Saga
-from sagactl.driving import make_request
-from sagactl.errors import ExitCode, InvalidError, NotFoundError, UsageError
-from sagactl.log.base import DeadLetter, Log, RunRow, StoredRecord
+from sagactl.core.records import Direction, Resolution, Verb
+from sagactl.errors import ExitCode, InvalidError, UsageError
+from sagactl.log.base import DeadLetter, RunRow, StoredRecord
+from sagactl.requests import make_request
+from sagactl.usecases.foreseeing import survey
+from sagactl.usecases.letters import check_output, find_letter, find_matter
+from sagactl.usecases.select import select_run, short_ids
 
 LETTERS_SHOWN: Final = 20
 """Dead letters that are listed unless more are asked for."""
@@ -39,8 +38,6 @@ app = make_app("Dead letters: what waits for a person.")
 StepArgument = Annotated[
     str | None, typer.Argument(metavar="STEP", help="The step, or step[3] for an item; may be left out if only one.")
 ]
-
-_STEP = re.compile(r"([a-z][a-z0-9_]*)(?:\[(\d{1,6})\])?", re.ASCII)
 
 
 @app.command("list")
@@ -100,7 +97,7 @@ def show(context: typer.Context, run: RunArgument, step: StepArgument = None) ->
     with open_session(context) as session:
         log = session.app.log(read_only=True)
         row = select_run(log, run)
-        letter = _find_to_show(log, row, step)
+        letter = find_letter(log, row, step)
         records = list(log.read(row.run_id))
         saga = session.app.saga_of(log.row(row.run_id))  # after the records: a later definition fits them
         state = replay(saga, (stored.record for stored in records))
@@ -114,18 +111,6 @@ def show(context: typer.Context, run: RunArgument, step: StepArgument = None) ->
         return ExitCode.OK
 
 
-def _find_to_show(log: Log, row: RunRow, step: str | None) -> DeadLetter:
-    """Return the open dead letter that is meant, or the last one of those that are settled."""
-    letters = log.dead_letters(run_id=row.run_id)
-    settled = [each for each in reversed(log.dead_letters(run_id=row.run_id, is_open=False)) if each not in letters]
-    if not letters and not settled:
-        message = f"run {row.run_id} has no dead letter"
-        raise NotFoundError(message, code="no-dead-letter", hint=f"sagactl show {row.run_id}")
-    if step is None:
-        return _find(letters or settled[:1], row, None)
-    return _find([*letters, *settled], row, step)
-
-
 def _decide(session: Session, scene: Scene, letter: DeadLetter, records: Sequence[StoredRecord]) -> list[Decided]:
     """Return what can be decided, each with what the core would make of it."""
     from sagactl.cli.views.consequences import say_consequence
@@ -134,7 +119,7 @@ def _decide(session: Session, scene: Scene, letter: DeadLetter, records: Sequenc
     if letter.operation not in scene.state.dead:
         return []
     row, evaluator = session.app.row(letter.run_id), session.app.evaluator(scene.saga)
-    situation = survey(session, row)
+    situation = survey(session.app, row)
     decided = []
     for choice in list_decidable(scene.saga, scene.state, scene.short_id, letter.operation, scene.now_ms):
         state = replay(scene.saga, (stored.record for stored in records))  # its own: a foresight consumes it
@@ -158,8 +143,9 @@ def retry(
     """
     guard_stdout()
     with open_session(context) as session:
-        row, operation, _ = _select(session, run, step)
-        request = make_request(Verb.RETRY, reason=reason, operation=operation)
+        row = select_run(session.app.log(), run, changes=True)
+        matter = find_matter(session.app, row, step)
+        request = make_request(Verb.RETRY, reason=reason, operation=matter.operation)
         return ask(session, row, request, only_record=no_resume)
 
 
@@ -191,8 +177,9 @@ def resolve(
     if not reason:
         raise UsageError("a resolution takes a --reason", code="reason-needed", hint=hint)
     with open_session(context) as session:
-        row, operation, letter = _select(session, run, step)
-        value = None if letter is None else _check_output(session, row, letter, resolution, output)
+        row = select_run(session.app.log(), run, changes=True)
+        operation, letter = find_matter(session.app, row, step)
+        value = None if letter is None else _read_output(session, row, letter, resolution, output)
         request = make_request(Verb.RESOLVE, reason=reason, operation=operation, resolution=resolution, output=value)
         return ask(session, row, request, only_record=no_resume)
 
@@ -210,75 +197,17 @@ def _resolution_of(hint: str, *, done: bool, not_done: bool, skip: bool, abandon
     return chosen[0]
 
 
-def _check_output(session: Session, row: RunRow, letter: DeadLetter, resolution: Resolution, text: str | None) -> Json:
-    """E23: what a person says an action has returned must fit the tool's output schema."""
+def _read_output(session: Session, row: RunRow, letter: DeadLetter, resolution: Resolution, text: str | None) -> Json:
+    """E23: what a person says an action has returned must fit the tool's output schema, and what reads it."""
     if resolution is not Resolution.DONE or letter.operation.direction is not Direction.ACTION:
         if text is not None:
             raise UsageError("--output goes with --done of an action", code="usage")
         return None
-    saga = session.app.saga_of(row)
-    tool = saga.tools[saga.by_id[letter.operation.step].action.tool]
     try:
         output = None if text is None else parse(text)
     except NotJsonError as error:
-        hint = f"sagactl tools {tool.name}"
+        saga = session.app.saga_of(row)
+        hint = f"sagactl tools {saga.by_id[letter.operation.step].action.tool}"
         raise InvalidError(f"--output is no JSON: {error}", code="invalid-input", hint=hint) from None
-    objection = session.app.toolbox.check_output(tool, output)
-    if objection is not None:
-        message = f"--output doesn't fit what {tool.name} returns: {objection}"
-        raise InvalidError(message, code="invalid-input", hint=f"sagactl tools {tool.name}")
-    _check_needs(session, saga, letter, output)
+    check_output(session.app, row, letter, output)
     return output
-
-
-def _check_needs(session: Session, saga: Saga, letter: DeadLetter, output: Json) -> None:
-    """E23: it must have what the undo and later steps read of it; else they would be refused, and the run stuck."""
-    from sagactl.core.needed import find_objections
-
-    state = session.app.read(letter.run_id).state
-    if letter.operation not in state.dead:
-        return  # settled meanwhile: the refusal says so
-    objections = list(find_objections(saga, state, letter.operation, output, session.app.evaluator(saga)))
-    if objections:
-        message = f"--output can't stand for what {_name(letter)} has returned: {'; '.join(objections)}"
-        hint = type_letter("show", letter.run_id, letter.operation)
-        raise InvalidError(message, code="invalid-input", hint=hint)
-
-
-def _select(session: Session, run: str, step: str | None) -> tuple[RunRow, Operation | None, DeadLetter | None]:
-    """Return what a decision is about: an open dead letter, or what has none, so that the refusal is recorded (E22)."""
-    log = session.app.log()
-    row = select_run(log, run, changes=True)
-    letters = log.dead_letters(run_id=row.run_id)
-    match = None if step is None else _STEP.fullmatch(step)
-    if match is None or match[1] not in session.app.saga_of(row).by_id:
-        letter = None if step is None and not letters else _find(letters, row, step)
-        return row, None if letter is None else letter.operation, letter
-    item = int(match[2]) if match[2] else None
-    place = (match[1], item)
-    letter = next((each for each in letters if (each.operation.step, each.operation.item) == place), None)
-    if letter is None and item is None and any(each.operation.step == match[1] for each in letters):
-        return row, None, _find(letters, row, step)  # an item is to be named: this says which
-    return row, Operation(*place, Direction.ACTION) if letter is None else letter.operation, letter
-
-
-def _find(letters: list[DeadLetter], row: RunRow, step: str | None) -> DeadLetter:
-    if step is None:
-        if len(letters) == 1:
-            return letters[0]
-        names = ", ".join(_name(letter) for letter in letters)
-        hint = f"sagactl dlq list --run {row.run_id}"
-        raise UsageError(f"run {row.run_id} has several dead letters: {names}; name the step", hint=hint)
-    match = _STEP.fullmatch(step)
-    for letter in letters:
-        item = letter.operation.item
-        if match and letter.operation.step == match[1] and item == (int(match[2]) if match[2] else None):
-            return letter
-    names = ", ".join(_name(letter) for letter in letters) or "none"
-    message = f"no dead letter of {step} in run {row.run_id}, there are: {names}"
-    raise NotFoundError(message, code="no-such-step", hint=f"sagactl dlq list --run {row.run_id} --all")
-
-
-def _name(letter: DeadLetter) -> str:
-    operation = letter.operation
-    return operation.step if operation.item is None else f"{operation.step}[{operation.item}]"

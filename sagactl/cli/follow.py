@@ -10,11 +10,9 @@ from typing import Final
 from sagactl.cli.answer import write_document
 from sagactl.cli.display import Display, make_display
 from sagactl.cli.options import Output
-from sagactl.cli.select import short_id
 from sagactl.cli.session import Session, local_zone, now_ms
 from sagactl.cli.signals import Signals
 from sagactl.cli.streams import answer_stream, write_line
-from sagactl.cli.tail import is_driven
 from sagactl.cli.views.commands import type_resume, type_rollback
 from sagactl.cli.views.documents import write_record, write_run
 from sagactl.cli.views.error import render_error, write_error
@@ -31,6 +29,8 @@ from sagactl.engine.settings import Committed
 from sagactl.errors import ExitCode, LeaseLostError
 from sagactl.log.base import RunRow
 from sagactl.log.holder import is_of_this_host
+from sagactl.usecases.following import is_driven
+from sagactl.usecases.select import short_id
 
 _CODES: Final = {
     RunStatus.SUCCEEDED: ExitCode.OK,

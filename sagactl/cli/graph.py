@@ -9,7 +9,6 @@ import typer
 from sagactl.app import guard_stdout
 from sagactl.cli.answer import write_document
 from sagactl.cli.options import Output, make_app
-from sagactl.cli.select import select_run
 from sagactl.cli.session import Session, find_file, open_session
 from sagactl.cli.streams import answer_stream, write_line
 from sagactl.cli.views.graph import (
@@ -23,6 +22,7 @@ from sagactl.cli.views.graph import (
     write_graph,
 )
 from sagactl.errors import ExitCode, UsageError
+from sagactl.usecases.select import select_run
 
 app = make_app()
 

@@ -10,7 +10,6 @@ import typer
 from sagactl.cli.ages import read_moment_ms
 from sagactl.cli.answer import write_document
 from sagactl.cli.options import Output, make_app
-from sagactl.cli.select import short_ids
 from sagactl.cli.session import Session, now_ms, open_session
 from sagactl.cli.streams import answer_stream, write_line
 from sagactl.cli.views.runs import render_runs
@@ -19,6 +18,7 @@ from sagactl.core.records import RunStatus
 from sagactl.errors import ExitCode, UsageError
 from sagactl.log.base import RunFilter, RunRow
 from sagactl.log.holder import is_dead
+from sagactl.usecases.select import short_ids
 
 RUN_IDS_SCHEMA: Final = "sagactl.run-ids/1"
 

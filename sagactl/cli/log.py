@@ -9,7 +9,6 @@ import typer
 
 from sagactl.cli.answer import write_document
 from sagactl.cli.options import Output, make_app
-from sagactl.cli.select import select_run, short_id
 from sagactl.cli.session import Session, local_zone, open_session
 from sagactl.cli.streams import answer_stream, write_line
 from sagactl.cli.views.commands import type_resume
@@ -27,6 +26,7 @@ from sagactl.cli.views.text import width_of
 from sagactl.core.records import AT_REST
 from sagactl.errors import ExitCode, NotFoundError, UsageError
 from sagactl.log.base import RunRow, StoredRecord
+from sagactl.usecases.select import select_run, short_id
 
 if TYPE_CHECKING:
     from sagactl.core.saga import Saga
@@ -90,7 +90,7 @@ def _show(session: Session, row: RunRow, chosen: LogFilter, *, detail: bool) -> 
 
 def _follow(session: Session, row: RunRow, chosen: LogFilter, *, detail: bool) -> int:
     """Write records as they become durable, until the run is over or nobody drives it."""
-    from sagactl.cli.tail import follow_run
+    from sagactl.usecases.following import follow_run
 
     if session.output is Output.JSON:
         raise UsageError("a log that is followed is no single JSON value", hint="sagactl log --follow -o jsonl")

@@ -13,22 +13,19 @@ from typing import Final
 from sagactl.cli.attend import attend
 from sagactl.cli.elsewhere import warn_of_other_project
 from sagactl.cli.follow import code_of_ending, code_of_status, drive, write_ending, write_logged_run, write_recorded
-from sagactl.cli.session import Session, now_ms
-from sagactl.cli.tail import is_driven
-from sagactl.core.operators import answer_request
+from sagactl.cli.session import Session
 from sagactl.core.records import (
     Disposition,
-    Operator,
     Request,
     RunStatus,
     Verb,
 )
 from sagactl.engine.ending import Why, make_refusal
 from sagactl.errors import BusyError, ExitCode, RefusedError
-from sagactl.log.base import Log, RunRow
+from sagactl.log.base import RunRow
+from sagactl.usecases.answers import wait_for_answer, would_refuse
 
 ANSWER_SECONDS_MAX: Final = 10.0
-POLL_SECONDS: Final = 0.2
 
 
 def ask(session: Session, row: RunRow, request: Request, *, only_record: bool = False) -> int:
@@ -44,7 +41,7 @@ def ask(session: Session, row: RunRow, request: Request, *, only_record: bool = 
 
 def _ask_here(session: Session, row: RunRow, request: Request, *, only_record: bool) -> int:
     """Take the run and answer by the core's rules; raises BusyError while another process has it."""
-    only_record = only_record or _would_be_refused(session, row, request)
+    only_record = only_record or would_refuse(session.app, row.run_id, request)
     if not only_record:
         warn_of_other_project(session, row.run_id)
     driver = session.app.driver()
@@ -56,11 +53,6 @@ def _ask_here(session: Session, row: RunRow, request: Request, *, only_record: b
     _raise_if_too_late(row.run_id, request, code_of_ending(ending, code))
     write_ending(session, ending, follower.latest[row.run_id])
     return _code_for(request, code_of_ending(ending, code))
-
-
-def _would_be_refused(session: Session, row: RunRow, request: Request) -> bool:
-    known = session.app.read(row.run_id)
-    return answer_request(known.saga, known.state, request, now_ms()).disposition is Disposition.REFUSED
 
 
 def _raise_if_too_late(run_id: str, request: Request, code: ExitCode) -> None:
@@ -82,26 +74,14 @@ def _code_for(request: Request, code: ExitCode) -> ExitCode:
     return ExitCode.OK if wanted.get(request.verb) is code else code
 
 
-def _find_answer(log: Log, run_id: str, after_seq: int, request: Request) -> Operator | None:
-    for stored in log.read(run_id, after_seq=after_seq):
-        record = stored.record
-        if isinstance(record, Operator) and record.request.id == request.id:
-            return record
-    return None
-
-
 def _wait_for_driver(session: Session, row: RunRow, request: Request, busy: BusyError, *, only_record: bool) -> int:
     """Wait for the answer of who drives the run; a driver that lets go of it before it answers is noticed."""
     log = session.app.log()
     session.say(f"run {row.run_id} is driven by another process: it is asked")
     until = time.monotonic() + ANSWER_SECONDS_MAX
-    while (answer := _find_answer(log, row.run_id, row.seq, request)) is None:
-        if time.monotonic() > until:
-            raise BusyError(f"{busy.message}; the request is written down", hint=f"sagactl show {row.run_id}")
-        time.sleep(POLL_SECONDS)
-        if not is_driven(log.row(row.run_id)) and _find_answer(log, row.run_id, row.seq, request) is None:
-            with suppress(BusyError):
-                return _ask_here(session, row, request, only_record=only_record)
+    while (answer := wait_for_answer(log, row, request, busy, until=until)) is None:
+        with suppress(BusyError):
+            return _ask_here(session, row, request, only_record=only_record)
     if answer.disposition is Disposition.REFUSED:
         raise make_refusal(row.run_id, answer.detail)
     session.say(f"{request.verb} {answer.disposition}" + (f": {answer.detail}" if answer.detail else ""))

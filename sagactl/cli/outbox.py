@@ -11,13 +11,13 @@ import typer
 from sagactl.cli.answer import write_document
 from sagactl.cli.delivery import Delivery
 from sagactl.cli.options import Output, make_app
-from sagactl.cli.select import select_run, short_ids
 from sagactl.cli.session import Session, now_ms, open_session
 from sagactl.cli.streams import answer_stream, write_line
 from sagactl.cli.views.outbox import Held, Tally, render_messages, render_tallies, write_messages, write_tallies
 from sagactl.core.outbox import DeliveryState, Message
 from sagactl.errors import ExitCode, InvalidError
 from sagactl.log.holder import is_dead
+from sagactl.usecases.select import select_run, short_ids
 
 app = make_app("Alerts and events: what waits to be sent, and sending it.")
 

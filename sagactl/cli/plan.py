@@ -79,10 +79,9 @@ def _keep(session: Session, loaded: Loaded, made: Plan, out: str) -> None:
 
     from sagactl.cli.plan_file import write_plan_file
     from sagactl.core.planned import make_planned
-    from sagactl.driving import name_requester
-    from sagactl.identity import make_run_id
+    from sagactl.identity import make_run_id, who_am_i
 
-    planned = make_planned(loaded.saga, made.input, made.filled, plan_id=make_run_id(), planned_by=name_requester())
+    planned = make_planned(loaded.saga, made.input, made.filled, plan_id=make_run_id(), planned_by=who_am_i())
     write_plan_file(out, planned)
     told = f"plan {planned.digest[:12]} is kept: sagactl run --plan {quote(out)}"
     session.say(session.progress_style.show(told))

@@ -11,7 +11,6 @@ import typer
 from sagactl.cli.ages import read_age_ms
 from sagactl.cli.answer import write_document
 from sagactl.cli.options import Output, make_app
-from sagactl.cli.select import short_ids
 from sagactl.cli.session import Session, now_ms, open_session
 from sagactl.cli.streams import answer_stream, write_line
 from sagactl.cli.views.prune import render_prunable, render_pruned, write_prunable, write_pruned
@@ -19,6 +18,7 @@ from sagactl.cli.views.style import Style
 from sagactl.cli.views.text import plural
 from sagactl.errors import ExitCode, NotFoundError, UsageError
 from sagactl.log.base import PruneFilter, RunRow
+from sagactl.usecases.select import short_ids
 
 LISTED_MAX: Final = 1_000
 """Runs that a dry run names as JSON; the total counts all."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from sagactl.cli.answer import write_document
 from sagactl.cli.load import load_to_run
 from sagactl.cli.options import Output
-from sagactl.cli.select import short_id
 from sagactl.cli.session import Session
 from sagactl.cli.streams import answer_stream, write_line
 from sagactl.cli.views.error import write_error
@@ -16,6 +15,7 @@ from sagactl.core.saga import Saga
 from sagactl.engine.rebind import refuse_objections
 from sagactl.errors import ExitCode, RefusedError
 from sagactl.log.base import RunRow
+from sagactl.usecases.select import short_id
 
 
 def show_binding(session: Session, row: RunRow, file: str) -> ExitCode:

@@ -21,7 +21,6 @@ from sagactl.cli.follow import (
 )
 from sagactl.cli.junit import Junit, JunitOption, junit_report
 from sagactl.cli.options import Output, make_app
-from sagactl.cli.select import select_run
 from sagactl.cli.session import Session, find_file, open_session
 from sagactl.cli.streams import answer_stream, write_line
 from sagactl.cli.views.documents import RUNS_SCHEMA, write_list, write_run
@@ -33,6 +32,7 @@ from sagactl.engine.ending import Ending
 from sagactl.errors import ExitCode, SagactlError, StorageError, UsageError
 from sagactl.log.base import RunRow
 from sagactl.other_projects import find_other_project
+from sagactl.usecases.select import select_run
 
 app = make_app()
 

@@ -11,14 +11,14 @@ import typer
 from sagactl.app import guard_stdout
 from sagactl.cli.operate import ask
 from sagactl.cli.options import ReasonOption, RunArgument, make_app
-from sagactl.cli.select import select_run
 from sagactl.cli.session import Session, open_session
 from sagactl.cli.streams import write_line
 from sagactl.cli.views.text import plural
 from sagactl.core.records import Request, RunStatus, Verb
-from sagactl.driving import make_request
 from sagactl.errors import UsageError
 from sagactl.log.base import RunRow
+from sagactl.requests import make_request
+from sagactl.usecases.select import select_run
 
 CALLS_SHOWN_BEFORE_ASKING: Final = 20
 
@@ -68,9 +68,10 @@ def rollback(
 
 def _confirm(session: Session, row: RunRow, request: Request) -> None:
     """Ask before a success is undone, with what will be called; what would be refused isn't asked about."""
-    from sagactl.cli.dry_run import describe_foresight, foresee
+    from sagactl.cli.dry_run import describe_foresight
+    from sagactl.usecases.foreseeing import foresee
 
-    foresight = foresee(session, row, request)
+    foresight = foresee(session.app, row, request)
     if not foresight.is_accepted:
         return
     calls = sum(each.objection is None for each in foresight.calls)

@@ -9,13 +9,13 @@ import typer
 from sagactl.cli.answer import write_document
 from sagactl.cli.follow import make_scene
 from sagactl.cli.options import Output, make_app
-from sagactl.cli.select import select_run
 from sagactl.cli.session import open_session
 from sagactl.cli.streams import answer_stream, write_line
-from sagactl.cli.tail import is_driven
 from sagactl.cli.views.documents import write_run
 from sagactl.cli.views.show import render_run
 from sagactl.errors import ExitCode
+from sagactl.usecases.following import is_driven
+from sagactl.usecases.select import select_run
 
 app = make_app()
 

@@ -9,12 +9,12 @@ import typer
 from sagactl.cli.attend import attend
 from sagactl.cli.follow import code_of_status, write_ending
 from sagactl.cli.options import make_app
-from sagactl.cli.select import select_run
 from sagactl.cli.session import Session, open_session
-from sagactl.cli.tail import PATIENCE_SECONDS, PATIENCE_SECONDS_MAX
 from sagactl.core.records import AT_REST
 from sagactl.engine.ending import Ending, Why
 from sagactl.errors import ExitCode, UsageError
+from sagactl.usecases.following import PATIENCE_SECONDS, PATIENCE_SECONDS_MAX
+from sagactl.usecases.select import select_run
 
 app = make_app()
 

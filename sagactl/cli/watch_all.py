@@ -11,10 +11,8 @@ from sagactl.cli.answer import write_document
 from sagactl.cli.display import ROWS_KEPT_FREE
 from sagactl.cli.modes import Mode, choose_mode
 from sagactl.cli.options import Output
-from sagactl.cli.select import short_id
 from sagactl.cli.session import Session, local_zone, now_ms
 from sagactl.cli.streams import answer_stream, write_line
-from sagactl.cli.tail import is_driven
 from sagactl.cli.views.documents import write_row, write_runs
 from sagactl.cli.views.live import STOPS_WATCHING, View
 from sagactl.cli.views.live_runs import render_live_rows
@@ -23,6 +21,8 @@ from sagactl.cli.views.style import Style
 from sagactl.core.records import RunStatus
 from sagactl.errors import ExitCode, NotFoundError
 from sagactl.log.base import Log, RunFilter, RunRow
+from sagactl.usecases.following import is_driven
+from sagactl.usecases.select import short_id
 
 LOOK_SECONDS: Final = 0.5
 ROWS_MAX: Final = 200

@@ -51,7 +51,7 @@ def _check_sound(project: Project) -> None:
 def _pause_all(project: Project) -> list[str]:
     """Pause each unfinished run, unless it is; return the ids of all that are paused then."""
     from sagactl.core.records import Verb
-    from sagactl.driving import make_request
+    from sagactl.requests import make_request
 
     log = project.log()
     going = [run_id for run_id in log.unfinished() if log.row(run_id).waiting_for != PAUSED]

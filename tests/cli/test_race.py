@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from sagactl.core.records import Verb
-from sagactl.driving import make_request
 from sagactl.log.open import open_log
+from sagactl.requests import make_request
 from tests.cli.project import WAIT_SECONDS, Project
 
 SLOW = ("run", "onboarding", "-q", "-i", "email=ada@example.com", "-i", "amount:=1", "-i", "card=slow")

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from sagactl.cli.ages import read_moment_ms
 from sagactl.cli.inputs import read_inputs
-from sagactl.cli.select import select_run
 from sagactl.core.canonical import Json, NotJsonError, canonical, parse
 from sagactl.core.definition import read_definition, write_definition
 from sagactl.core.planned import BadPlanError, make_planned, read_planned
@@ -24,6 +23,7 @@ from sagactl.spec.guards import conditions, succeeded_if_true, unguarded
 from sagactl.spec.inputs import check_input
 from sagactl.spec.load import load_saga
 from sagactl.tools.convert import keep_raw, write_json
+from sagactl.usecases.select import select_run
 from sagactl.written.document import read_document
 from sagactl.written.problem import InvalidSagaError
 from tests.fuzz.rounds import Fuzzer
