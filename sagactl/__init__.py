@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sagactl.app import Project, open_project
     from sagactl.core.records import RunStatus
     from sagactl.core.saga import Saga
-    from sagactl.driving import Driver
+    from sagactl.driving.driver import Driver
     from sagactl.engine.ending import Ending, Why
     from sagactl.engine.settings import Committed, Settings
     from sagactl.errors import (
@@ -37,7 +37,7 @@ _NAMES: Final = {
     "app": ("Project", "open_project"),
     "core.records": ("RunStatus",),
     "core.saga": ("Saga",),
-    "driving": ("Driver",),
+    "driving.driver": ("Driver",),
     "engine.ending": ("Ending", "Why"),
     "engine.settings": ("Committed", "Settings"),
     "errors": (

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from sagactl.core.records import Origin
     from sagactl.core.saga import Saga, ToolFacts
     from sagactl.core.template import Scope
-    from sagactl.driving import Driver
+    from sagactl.driving.driver import Driver
     from sagactl.engine.driver import Driver as Engine
     from sagactl.engine.run import RunEvaluator
     from sagactl.engine.settings import Committed, Settings
@@ -315,7 +315,7 @@ class Project:
 
     def driver(self, settings: Settings | None = None) -> Driver:
         """Return a new driver for runs of this project."""
-        from sagactl.driving import Driver
+        from sagactl.driving.driver import Driver
         from sagactl.engine.settings import Settings
 
         self._check_open()

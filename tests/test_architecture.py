@@ -47,7 +47,7 @@ ALLOWED = {
     "identity": {"core", "errors"},
     "requests": {"identity", "core", "errors"},
     "templates": {""},
-    "driving": {"identity", "requests", "engine", "core", "errors", "log.base"},
+    "driving": {"driving", "identity", "requests", "engine", "core", "errors", "log.base"},
     "checked": {"core", "errors", ""},
     "saga_files": {"core", "errors"},
     "other_projects": {"core", "errors", "log.base"},

@@ -29,7 +29,7 @@ from sagactl.core.saga import Saga
 from sagactl.core.state import RunState
 from sagactl.core.summary import summarize
 from sagactl.dataclass import dataclass
-from sagactl.driving import Driver
+from sagactl.driving.driver import Driver
 from sagactl.engine.driver import Driver as Engine
 from sagactl.engine.ending import Ending, Why
 from sagactl.engine.settings import Committed, Settings

@@ -23,7 +23,7 @@ from sagactl.core.records import Cause, Holder, Request, RunStatus
 from sagactl.core.saga import Saga
 from sagactl.core.state import RunState
 from sagactl.core.summary import summarize
-from sagactl.driving import Driver
+from sagactl.driving.driver import Driver
 from sagactl.engine.ending import Ending, Why
 from sagactl.engine.settings import Committed
 from sagactl.errors import ExitCode, LeaseLostError

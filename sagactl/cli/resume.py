@@ -27,7 +27,7 @@ from sagactl.cli.views.documents import RUNS_SCHEMA, write_list, write_run
 from sagactl.cli.views.error import render_error
 from sagactl.cli.views.spelling import spell
 from sagactl.core.records import AT_REST
-from sagactl.driving import Driver
+from sagactl.driving.driver import Driver
 from sagactl.engine.ending import Ending
 from sagactl.errors import ExitCode, SagactlError, StorageError, UsageError
 from sagactl.log.base import RunRow

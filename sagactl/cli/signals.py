@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 
 from sagactl.cli.display import Display
 from sagactl.core.records import Direction, Operation
-from sagactl.driving import Driver
+from sagactl.driving.driver import Driver
 from sagactl.engine.clock import SystemClock
 from sagactl.errors import ExitCode
 

@@ -20,15 +20,15 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar, cast
 
-from sagactl.core.records import AT_REST, Disposition, Operator, Origin, Request, RunStatus, Verb
+from sagactl.core.records import AT_REST, Origin, Request, RunStatus, Verb
 from sagactl.core.saga import Saga
-from sagactl.engine.ending import Ending, Why, make_refusal
-from sagactl.errors import MisuseError, NotFoundError, RefusedError, StorageError, check_argument, check_run_id
+from sagactl.driving.endings import Endings
+from sagactl.driving.listeners import Listeners
+from sagactl.engine.ending import Ending, Why
+from sagactl.errors import MisuseError, NotFoundError, StorageError, check_argument, check_run_id
 from sagactl.identity import who_am_i
 from sagactl.requests import make_request
 
@@ -41,9 +41,6 @@ if TYPE_CHECKING:
     from sagactl.engine.driver import Driver as Engine
     from sagactl.engine.settings import Committed
     from sagactl.log.base import Log, NewRun
-
-ENDINGS_MAX: Final = 10_000
-"""How many endings `wait` still knows after the runs have gone; the oldest are forgotten first."""
 
 T = TypeVar("T")
 
@@ -82,17 +79,12 @@ class Driver:
         self._pid = os.getpid()
         self._was_stopped = False
         """`serve` was interrupted, and nobody has driven since."""
-        self._telling: int | None = None
-        """Who calls listeners now."""
         self._held: set[str] = set()
         """Runs in our hands: the engine's, as the other threads may know it."""
-        self._asked: dict[str, Request] = {}
-        self._refused: dict[str, RefusedError] = {}
         self._tasks: list[Future[object]] = []
-        self._round: dict[str, Ending] = {}
-        self._endings: dict[str, Ending] = {}
         self._failure: BaseException | None = None
-        self._listeners: list[Callable[[Committed], None]] = [self._watch]
+        self._endings = Endings()
+        self._listeners = Listeners(self._endings.watch, is_breaking_off=self._is_breaking_off)
 
     def __enter__(self) -> Self:
         self._check_open()
@@ -175,7 +167,7 @@ class Driver:
         check_argument(request.reason, (str, type(None)), "a reason, a text,", hint="leave it out, or say why")
         self._home.log().ask(run_id, request)
         with self._condition:
-            self._asked[run_id] = request
+            self._endings.expect(run_id, request)
         self._do(partial(self._adopt, run_id))
 
     def _adopt(self, run_id: str, engine: Engine) -> None:
@@ -191,14 +183,7 @@ class Driver:
         ask things itself. What it raises is logged (logger `sagactl`) and costs no run anything; an exit, such as
         SystemExit, ends the driving. While it works, nothing else happens.
         """
-        check_argument(listener, Callable, "a listener, a function of one argument,", hint="sagactl help embedding")  # type: ignore[arg-type]
-        self._listeners.append(listener)
-
-        def unsubscribe() -> None:
-            with suppress(ValueError):  # it has been called before
-                self._listeners.remove(listener)
-
-        return unsubscribe
+        return self._listeners.add(listener)
 
     # Driving
 
@@ -210,16 +195,15 @@ class Driver:
         can be resumed.
         """
         self._check_open()
-        self._check_not_in_listener("drive")
+        self._listeners.check_not_within("drive")
         self._turn(is_serving=False, only_record=only_record)
         with self._condition:
-            endings, self._round = self._round, {}
-        return endings
+            return self._endings.take_round()
 
     def serve(self) -> None:
         """Drive runs until `interrupt`, and stay while there are none; raises as `drive`. `wait` gives the endings."""
         self._check_open()
-        self._check_not_in_listener("serve")
+        self._listeners.check_not_within("serve")
         self._turn(is_serving=True, only_record=False)
 
     def wait(self, run_id: str, timeout_seconds: float | None = None) -> Ending:
@@ -231,11 +215,11 @@ class Driver:
         check_run_id(run_id)
         with self._condition:
             if run_id in self._held:
-                self._check_not_in_listener("wait")
+                self._listeners.check_not_within("wait")
             if not self._condition.wait_for(lambda: run_id not in self._held, timeout_seconds):
                 raise TimeoutError(f"run {run_id} has not ended within {timeout_seconds} seconds")
-            if run_id in self._endings:
-                return self._endings[run_id]
+            if (ending := self._endings.find(run_id)) is not None:
+                return ending
             if self._failure is not None:
                 raise self._failure
         raise NotFoundError(f"run {run_id} is not driven here", code="no-such-run", hint=f"sagactl show {run_id}")
@@ -255,7 +239,7 @@ class Driver:
         """Let go of all runs, after whoever drives has returned; from now on no run is taken."""
         if os.getpid() != self._pid:
             return  # the `with` of a forked child: everything is its parent's
-        self._check_not_in_listener("close")
+        self._listeners.check_not_within("close")
         with self._condition:
             self._is_closed = True
             if self._thread is not None:
@@ -293,7 +277,7 @@ class Driver:
     def _get_engine(self) -> Engine:
         if self._engine is None:
             self._engine = self._make_engine()
-            self._engine.subscribe(self._tell)
+            self._engine.subscribe(self._listeners.tell)
         return self._engine
 
     def _turn(self, *, is_serving: bool, only_record: bool) -> None:
@@ -335,12 +319,6 @@ class Driver:
             message = "another thread drives already, and a driver is driven by one"
             raise MisuseError(message, code="already-driving", hint="start runs from any thread, and `wait` for them")
 
-    def _check_not_in_listener(self, what: str) -> None:
-        """Raise MisuseError where a listener asks for what can't come before it has returned."""
-        if self._telling == threading.get_ident():
-            message = f"`{what}` in a listener would wait for the listener itself"
-            raise MisuseError(message, code="in-listener", hint="`interrupt` and `start` work there; wait elsewhere")
-
     def _is_over(self, endings: dict[str, Ending]) -> bool:
         with self._condition:
             for run_id in list(endings):
@@ -372,54 +350,15 @@ class Driver:
     # What others are told
 
     def _note(self, ending: Ending) -> None:
-        run_id = ending.run_id
-        self._asked.pop(run_id, None)
-        refused = self._refused.pop(run_id, None)
-        ending = ending if refused is None or ending.error else replace(ending, error=refused)
-        self._held.discard(run_id)
-        if not self._is_serving:
-            self._round[run_id] = ending
-        self._endings.pop(run_id, None)
-        self._endings[run_id] = ending
-        if len(self._endings) > ENDINGS_MAX:
-            del self._endings[next(iter(self._endings))]
+        self._held.discard(ending.run_id)
+        self._endings.note(ending, is_of_round=not self._is_serving)
         self._condition.notify_all()
 
     def _read_ending(self, run_id: str, why: Why) -> Ending:
         return Ending(run_id, self._home.read(run_id).summary, why)
 
-    def _tell(self, committed: Committed) -> None:
-        before, self._telling = self._telling, threading.get_ident()
-        try:
-            for listener in list(self._listeners):
-                self._tell_one(listener, committed)
-        finally:
-            self._telling = before
-
-    def _tell_one(self, listener: Callable[[Committed], None], committed: Committed) -> None:
-        try:
-            listener(committed)
-        except BaseException as error:
-            if not isinstance(error, Exception) and not self._is_breaking_off:
-                raise  # the program wants to leave: it comes out of `drive`, once
-            import logging
-
-            logging.getLogger("sagactl").exception("a listener failed on records of run %s", committed.run_id)
-
-    @property
     def _is_breaking_off(self) -> bool:
         return self._engine is not None and self._engine.is_breaking_off
-
-    def _watch(self, committed: Committed) -> None:
-        """Find the answers to what was asked through this driver."""
-        request = self._asked.get(committed.run_id)
-        if request is None:
-            return
-        for record in committed.records:
-            if isinstance(record, Operator) and record.request.id == request.id:
-                if record.disposition is Disposition.REFUSED:
-                    self._refused[committed.run_id] = make_refusal(committed.run_id, record.detail)
-                self._asked.pop(committed.run_id, None)
 
 
 def _name_runs(error: StorageError, run_ids: list[str]) -> None:

@@ -1,0 +1,1 @@
+"""A project's driver as programs use it, from any thread; see `sagactl.driving.driver`."""
