@@ -7,8 +7,7 @@ reads the log never imports a plugin. The command line and programs that embed s
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -16,17 +15,16 @@ from typing import TYPE_CHECKING, Self
 from weakref import WeakSet
 
 from sagactl.config import STATE_FOLDER, Config, load_config
-from sagactl.errors import MisuseError, NotFoundError, check_argument, check_run_id
-from sagactl.inputs import as_json, check_input, object_to_input, read_run_key
+from sagactl.errors import NotFoundError, check_argument
+from sagactl.history import History
+from sagactl.inputs import object_to_input, read_run_key
 from sagactl.once import once_property
 from sagactl.saga_files import find_saga, name_saga, read_saga
 
 if TYPE_CHECKING:
-    from sagactl.alerts.courier import Courier
     from sagactl.alerts.lanes import Lane
     from sagactl.checked import Checked
     from sagactl.core.canonical import Json
-    from sagactl.core.counts import Counts
     from sagactl.core.definition import Snapshot
     from sagactl.core.rebinding import Rebinding
     from sagactl.core.records import Origin
@@ -35,14 +33,12 @@ if TYPE_CHECKING:
     from sagactl.driving.driver import Driver
     from sagactl.engine.driver import Driver as Engine
     from sagactl.engine.run import RunEvaluator
-    from sagactl.engine.settings import Committed, Settings
-    from sagactl.log.base import Log, NewRun, PruneFilter, RunFilter, RunRow, Runs, StoredRecord
-    from sagactl.log.glance import Glance
-    from sagactl.log.pruning import Pruned
+    from sagactl.engine.settings import Settings
+    from sagactl.log.base import NewRun
     from sagactl.outgoing import Ways
     from sagactl.spec.cel import CelEvaluator
     from sagactl.spec.load import Loaded
-    from sagactl.telemetry.tracer import Tracer
+    from sagactl.telling import Telling
     from sagactl.tools.invoke import PluginToolbox
     from sagactl.tools.registry import Registry
     from sagactl.toolset import ToolSet
@@ -81,7 +77,7 @@ def open_project(
 
 
 @dataclass
-class Project:
+class Project(History):
     """One project: its sagas, its tools, its log, and drivers for its runs. A context manager that closes the log.
 
     Every method may be called from any thread.
@@ -91,22 +87,12 @@ class Project:
     tools: tuple[Callable[..., object], ...] = ()
     is_whole_process: bool = False
     """The process is ours, so that what tools do with OpenTelemetry may be set up as well."""
-    passes_witnesses: bool = False
-    """The log is a copy that was put back, and isn't accepted yet (see `sagactl.doctor.restored`)."""
-    _logs: dict[bool, Log] = field(default_factory=dict, init=False, repr=False)
     _snapshot: tuple[Saga, Snapshot] | None = field(default=None, init=False, repr=False)
-    _courier: Courier | None = field(default=None, init=False, repr=False)
-    _lock: threading.RLock = field(default_factory=threading.RLock, init=False, repr=False)
     _drivers: WeakSet[Driver] = field(default_factory=WeakSet, init=False, repr=False)
-    _is_closed: bool = field(default=False, init=False, repr=False)
 
     def __enter__(self) -> Self:
         self._check_open()
         return self
-
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise MisuseError("the project is closed", code="closed", hint="open it again: `open_project(…)`")
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -121,17 +107,11 @@ class Project:
             self._close()
 
     def _close(self) -> None:
-        if self._courier is not None:
-            self._courier.close()
-            self._courier = None
-        if (tracer := vars(self).pop("tracer", None)) is not None:
-            tracer.close()
+        if "telling" in vars(self):
+            self.telling.close()
         if "toolset" in vars(self):
             self.toolset.close()
-        with self._lock:
-            for log in self._logs.values():
-                log.close()
-            self._logs.clear()
+        self._close_logs()
 
     # Sagas and tools
 
@@ -200,110 +180,6 @@ class Project:
         replace_file(path, text)
         return path
 
-    # Runs and their log
-
-    def log(self, *, read_only: bool = False) -> Log:
-        """Return the log, opened once; raises StorageError, or NotFoundError where there is none to read."""
-        self._check_open()
-        with self._lock:
-            read_only = read_only and not self.passes_witnesses
-            if False in self._logs:
-                return self._logs[False]
-            if read_only not in self._logs:
-                from sagactl.log.open import open_log
-
-                self._logs[read_only] = open_log(
-                    self.config.log, read_only=read_only, passes_witnesses=self.passes_witnesses
-                )
-            return self._logs[read_only]
-
-    def runs(self, which: RunFilter | None = None) -> Runs:
-        """Return the runs that fit, newest first, by default the last 20; their `total` is without the limit."""
-        from sagactl.log.base import RunFilter, Runs
-
-        check_argument(which, (RunFilter, type(None)), "RunFilter(…)", hint="from sagactl import RunFilter")
-        log = self._find_log()
-        rows, total = ([], 0) if log is None else log.rows(which or RunFilter())
-        return Runs(tuple(rows), total)
-
-    def unfinished(self) -> list[str]:
-        """Return the ids of all runs that are not at rest, oldest first: those that a driver may `resume`.
-
-        Runs of other projects in the same log aren't among them, as long as their projects are there (E16).
-        """
-        from sagactl.other_projects import leave_out_others
-
-        log = self._find_log()
-        return [] if log is None else leave_out_others(log, self.config.project, log.unfinished())
-
-    def _find_log(self) -> Log | None:
-        """Return the log to read; None where there is none yet, which is no error unless somebody named it."""
-        try:
-            return self.log(read_only=True)
-        except NotFoundError:
-            if self.config.origins.get("log") != "default":
-                raise
-            return None
-
-    def prune(self, which: PruneFilter, *, pruned_by: str | None = None) -> Pruned:
-        """Delete ended runs for good and give their space back; their ids and keys stay taken (E8)."""
-        from sagactl.identity import who_am_i
-        from sagactl.log.pruning import prune_all
-
-        return prune_all(self.log(), which, pruned_by=pruned_by or who_am_i())
-
-    def count(self, now_ms: int) -> Counts:
-        """Return how much of everything there is in the log."""
-        from sagactl.core.counts import Counts
-
-        log = self._find_log()
-        return Counts() if log is None else log.count(now_ms)
-
-    def row(self, run_id: str) -> RunRow:
-        """Return where a run stands, in one row; raises NotFoundError."""
-        check_run_id(run_id)
-        return self.log(read_only=True).row(run_id)
-
-    def records(self, run_id: str, *, after_seq: int = 0) -> Iterator[StoredRecord]:
-        """Yield what the log holds of a run, in order; raises DamagedLogError, NotFoundError."""
-        check_run_id(run_id)
-        return self.log(read_only=True).read(run_id, after_seq=after_seq)
-
-    def read(self, run_id: str) -> Committed:
-        """Return a run as its whole log makes it: saga, state, summary and steps; raises as `records`."""
-        from sagactl.core.evolve import replay
-        from sagactl.engine.settings import Committed
-
-        records = tuple(stored.record for stored in self.records(run_id))
-        saga = self.saga_of(self.row(run_id))  # after the records: a later definition fits them, an earlier may not
-        return Committed(run_id, saga, replay(saga, records), 1, records)
-
-    # Quick looks for completion: without opening the log, and nothing where it can't be read at once
-
-    def glance_runs(self, prefix: str, *, statuses: Sequence[str] = (), limit: int) -> list[Glance]:
-        """Return runs whose id begins with *prefix*, newest first."""
-        from sagactl.log.glance import glance_runs
-
-        return glance_runs(self.config.log, prefix, statuses=statuses, limit=limit)
-
-    def glance_steps(self, prefix: str) -> list[str]:
-        """Return the steps of the run whose id begins with *prefix*."""
-        from sagactl.log.glance import glance_steps
-
-        return glance_steps(self.config.log, prefix)
-
-    def glance_sagas(self) -> list[str]:
-        """Return the names of the sagas that have runs."""
-        from sagactl.log.glance import glance_sagas
-
-        return glance_sagas(self.config.log)
-
-    def saga_of(self, row: RunRow) -> Saga:
-        """Return the saga that a run is bound to."""
-        from sagactl.core.definition import read_definition
-
-        return read_definition(self.log(read_only=True).definition(row.definition))
-
     # Driving
 
     @property
@@ -323,32 +199,15 @@ class Project:
         check_argument(chosen, Settings, "Settings(…)", hint="from sagactl import Settings")
         driver = Driver(self, lambda: self._make_engine(chosen))
         self._drivers.add(driver)
-        if self.config.alerts is not None or self.config.events is not None:
-            self._listen(driver)
-        if (tracer := self.tracer) is not None:
-            driver.subscribe(lambda committed: tracer.note(committed.run_id, committed.first_seq, committed.records))
+        self.telling.attach(driver)
         return driver
 
     @once_property
-    def tracer(self) -> Tracer | None:
-        """What sends runs as traces of OpenTelemetry, or None; raises InvalidError where it is asked for in vain."""
-        if self.config.telemetry is None and not any(name.startswith("OTEL_") for name in os.environ):
-            return None
-        from sagactl.telemetry.begin import begin_tracing
+    def telling(self) -> Telling:
+        """What tells of the runs that are driven here."""
+        from sagactl.telling import Telling
 
-        return begin_tracing(self.config.telemetry, os.environ, is_whole_process=self.is_whole_process)
-
-    def _listen(self, driver: Driver) -> None:
-        """Have what *driver* does told where the settings say so."""
-        from sagactl.outgoing import make_courier, read_ways
-
-        ways = read_ways(self.config)
-        with self._lock:
-            if self._courier is None and ways:
-                self._courier = make_courier(ways, self.log(), self.config.project)
-            courier = self._courier
-        if courier is not None:
-            driver.subscribe(lambda committed: courier.note(committed.run_id, committed.records))
+        return Telling(self.config, self.log, is_whole_process=self.is_whole_process)
 
     @property
     def ways(self) -> Ways:
@@ -370,7 +229,7 @@ class Project:
         from sagactl.engine.driver import Driver as Engine
         from sagactl.log.holder import this_process
 
-        self.toolbox.tracing = self.tracer
+        self.toolbox.tracing = self.telling.tracer
         draw = SystemRandom()
         return Engine(
             self.log(),
@@ -392,24 +251,15 @@ class Project:
         self, saga: Saga, inputs: object, *, key: str | None, requested_by: str, origin: Origin | None = None
     ) -> NewRun:
         """Return what a run of *saga* begins with; raises InvalidError where the inputs or the key don't fit (E8)."""
-        from sagactl.core.records import NO_ORIGIN
-        from sagactl.engine.clock import SystemClock
-        from sagactl.identity import check_key, make_run_id
-        from sagactl.log.base import NewRun
+        from sagactl.inputs import make_run
 
-        value = check_input(saga, as_json(inputs))
-        if key is not None:
-            check_key(key, "an idempotency key")
-        origin = origin or NO_ORIGIN
-        return NewRun(
-            run_id=make_run_id(),
-            saga=saga.name,
+        return make_run(
+            saga,
+            inputs,
+            self.evaluator(saga),
             definition=self._snapshot_of(saga),
-            input=value,
+            key=key,
             requested_by=requested_by,
-            key=key if key is not None else self.run_key(saga, value) or origin.key,
-            key_is_explicit=key is not None,
-            deadline_ms=None if saga.run_timeout_ms is None else SystemClock().now_ms() + saga.run_timeout_ms,
             origin=origin,
             project=self.config.project_name,
         )

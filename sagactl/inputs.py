@@ -8,8 +8,11 @@ from sagactl.errors import InvalidError
 
 if TYPE_CHECKING:
     from sagactl.core.canonical import Json
+    from sagactl.core.definition import Snapshot
+    from sagactl.core.records import Origin
     from sagactl.core.saga import Saga
     from sagactl.core.template import Evaluator
+    from sagactl.log.base import NewRun
 
 INPUT_PROBLEMS_SHOWN_MAX: Final = 20
 
@@ -65,3 +68,38 @@ def read_run_key(saga: Saga, value: Json, evaluator: Evaluator) -> str | None:
         raise InvalidError(f"run_key came out as {canonical(key)}, not as a text", code="invalid-input")
     check_key(str(key), "run_key")
     return str(key)
+
+
+def make_run(
+    saga: Saga,
+    inputs: object,
+    evaluator: Evaluator,
+    *,
+    definition: Snapshot,
+    key: str | None,
+    requested_by: str,
+    origin: Origin | None,
+    project: str | None,
+) -> NewRun:
+    """Return what a run of *saga* begins with; raises InvalidError where the inputs or the key don't fit (E8)."""
+    from sagactl.core.records import NO_ORIGIN
+    from sagactl.engine.clock import SystemClock
+    from sagactl.identity import check_key, make_run_id
+    from sagactl.log.base import NewRun
+
+    value = check_input(saga, as_json(inputs))
+    if key is not None:
+        check_key(key, "an idempotency key")
+    origin = origin or NO_ORIGIN
+    return NewRun(
+        run_id=make_run_id(),
+        saga=saga.name,
+        definition=definition,
+        input=value,
+        requested_by=requested_by,
+        key=key if key is not None else read_run_key(saga, value, evaluator) or origin.key,
+        key_is_explicit=key is not None,
+        deadline_ms=None if saga.run_timeout_ms is None else SystemClock().now_ms() + saga.run_timeout_ms,
+        origin=origin,
+        project=project,
+    )

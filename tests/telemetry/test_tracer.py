@@ -73,7 +73,7 @@ def project(tmp_path: Path) -> Iterator[Project]:
 def _run(project: Project) -> tuple[str, list[ReadableSpan]]:
     """Run the saga with spans in memory, and return its id and what was exported."""
     exporter = InMemorySpanExporter()
-    project.tracer = Tracer(exporter, service_name="shop")
+    project.telling.tracer = Tracer(exporter, service_name="shop")
     with project.driver() as driver:
         run_id = driver.start(project.load("trip"), {"secret": "hush"})
         assert driver.drive()[run_id].status is RunStatus.SUCCEEDED
