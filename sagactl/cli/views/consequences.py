@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from sagactl.cli.views.text import plural
+from sagactl.cli.views.text import join_some, plural
 from sagactl.cli.views.words import name_place, plain
 from sagactl.core.records import Direction, Resolution, RunStatus
 
@@ -62,5 +62,4 @@ def _places(calls: Iterable[Foreseen]) -> list[str]:
 
 
 def _name(places: list[str]) -> str:
-    more = len(places) - NAMED_MAX
-    return ", ".join(places[:NAMED_MAX]) + (f" and {more:,} more" if more > 0 else "")
+    return join_some(places, NAMED_MAX)

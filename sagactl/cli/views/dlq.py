@@ -20,7 +20,7 @@ from sagactl.cli.views.layout import (
     list_hints,
 )
 from sagactl.cli.views.letters import explain, explain_output, say_what
-from sagactl.cli.views.report import list_left
+from sagactl.cli.views.outcome import list_left
 from sagactl.cli.views.scene import Scene
 from sagactl.cli.views.spelling import spell
 from sagactl.cli.views.style import Hue, Mark, Style

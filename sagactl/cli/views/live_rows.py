@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from sagactl.cli.views.style import Mark, Style
-from sagactl.cli.views.text import plural
+from sagactl.cli.views.text import join_some, plural
 from sagactl.cli.views.timeline import Watched
 from sagactl.cli.views.times import show_duration, show_seconds
 from sagactl.cli.views.words import is_wait, name_failure, name_place
@@ -81,8 +81,7 @@ def _say_needs(watched: Watched, step: Step) -> str:
     open_needs = [need for need in step.needs if (found := steps.get(need)) is None or not found.finished]
     if not open_needs:
         return "for a free slot"
-    more = len(open_needs) - NEEDS_NAMED_MAX
-    return f"after {', '.join(open_needs[:NEEDS_NAMED_MAX])}" + (f" and {more:,} more" if more > 0 else "")
+    return f"after {join_some(open_needs, NEEDS_NAMED_MAX)}"
 
 
 def row_of_operation(watched: Watched, op: OperationState, moment: Moment) -> Row:

@@ -21,20 +21,13 @@ from sagactl.cli.views.layout import (
     marked,
 )
 from sagactl.cli.views.letters import describe_letters
-from sagactl.cli.views.report import (
-    hint_hanging,
-    hint_missing,
-    hint_people,
-    list_error,
-    list_left,
-    list_outputs,
-    say_waiting,
-)
+from sagactl.cli.views.outcome import list_error, list_left, list_outputs
 from sagactl.cli.views.scene import Scene
 from sagactl.cli.views.style import Hue, Mark
 from sagactl.cli.views.tally import say_steps
 from sagactl.cli.views.text import brief, plural, wrap
 from sagactl.cli.views.times import show_ago, show_duration, show_moment
+from sagactl.cli.views.waiting import hint_hanging, hint_missing, hint_people, say_waiting
 from sagactl.cli.views.words import (
     STATUS_MARKS,
     name_cause,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from sagactl.cli.views.spelling import spell_as_written
@@ -129,6 +129,12 @@ def wrap(text: str, columns: int) -> list[str]:
 def plural(count: int, noun: str) -> str:
     """Return `1 step`, `3 steps`."""
     return f"{count:,} {noun if count == 1 else noun + 's'}"
+
+
+def join_some(names: Sequence[str], most: int) -> str:
+    """Return `a, b`, of more names than *most* `a, b and 3 more`."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def brief(value: Json, *, joint: str = " ", length_max: int = BRIEF_LENGTH_MAX) -> str:
