@@ -1,177 +1,30 @@
-"""What operators may ask of a run, and what becomes of it (rules E13, E22, E23).
+"""What operators are answered: a request becomes a record, refusals included (rules E13, E22, E23).
 
-`answer_request` turns a request into a record, refusals included; `apply_request` folds that record. The table below
-says by the run's stand which verb does what; the words of a refusal name the command that helps.
-
-Between the pivot's intent and its outcome nobody knows on which side of the point of no return the run stands, so a
-request to turn back is deferred: recorded, and answered when the pivot's fate is known.
+What a verb does hangs on where the run stands (see `stands`), what is said of an approval or a dead letter on these
+themselves; the words of a refusal name the command that helps. What the record does to the run is another matter: see
+`operated`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from enum import StrEnum
 from typing import Final
 
-from sagactl.core.frontier import apply_event, begin_step, deny_step, fail_run
-from sagactl.core.people import prolong
 from sagactl.core.policy import Zone, has_key_expired, policy_in_doubt, zone_of
 from sagactl.core.records import (
     Cause,
     Direction,
     Disposition,
-    Failure,
-    Operation,
     Operator,
     Request,
     Resolution,
-    RunStatus,
     Verb,
 )
 from sagactl.core.saga import OnUnknown, Saga
-from sagactl.core.state import OperationState, RunState, call_of, refill_budget, step_state
-from sagactl.core.transitions import Event, IllegalRecordError, Phase
+from sagactl.core.stands import EFFECTS, Effect, stand_of
+from sagactl.core.state import OperationState, RunState, call_of
 
 A_RESUME_DOES: Final = "a resume carries that out"
 """What a refusal ends with that names what to do instead."""
-
-
-class Stand(StrEnum):
-    """Where a run stands as far as an operator's verb is concerned."""
-
-    FORWARD = "forward"
-    ENDING = "ending"
-    PIVOT_OPEN = "pivot_open"
-    BEHIND = "behind"
-    BACKWARD = "backward"
-    STUCK_BEFORE = "stuck_before"
-    STUCK_PIVOT = "stuck_pivot"
-    STUCK_BEHIND = "stuck_behind"
-    STUCK_BACKWARD = "stuck_backward"
-    SUCCEEDED = "succeeded"
-    SUCCEEDED_PAST_PIVOT = "succeeded_past_pivot"
-    ROLLED_BACK = "rolled_back"
-    TERMINATED = "terminated"
-    TERMINATED_PAST_PIVOT = "terminated_past_pivot"
-
-
-class Effect(StrEnum):
-    """What a verb does at a stand."""
-
-    TURN_BACK = "turn_back"
-    TURN_BACK_PAST_PIVOT = "turn_back_past_pivot"
-    END = "end"
-    DEFER = "defer"
-    PAUSE = "pause"
-    NOTHING = "nothing"
-    REFUSE = "refuse"
-
-
-_S = Stand
-_E = Effect
-EFFECTS: Final[Mapping[Verb, Mapping[Stand, tuple[Effect, str]]]] = {
-    Verb.CANCEL: {
-        _S.FORWARD: (_E.TURN_BACK, ""),
-        _S.ENDING: (_E.REFUSE, "the run is being terminated"),
-        _S.PIVOT_OPEN: (_E.DEFER, "the pivot's outcome is open"),
-        _S.BEHIND: (_E.REFUSE, "the pivot has passed: the run only goes forward"),
-        _S.BACKWARD: (_E.NOTHING, "the run is rolling back already"),
-        _S.STUCK_BEFORE: (_E.TURN_BACK, ""),
-        _S.STUCK_PIVOT: (_E.REFUSE, "the pivot is in doubt: say first whether it happened"),
-        _S.STUCK_BEHIND: (_E.REFUSE, "the pivot has passed: the run only goes forward"),
-        _S.STUCK_BACKWARD: (_E.REFUSE, "the rollback waits for a person: see the dead letters"),
-        _S.SUCCEEDED: (_E.REFUSE, "the run has succeeded"),
-        _S.SUCCEEDED_PAST_PIVOT: (_E.REFUSE, "the run has succeeded"),
-        _S.ROLLED_BACK: (_E.REFUSE, "the run is rolled back"),
-        _S.TERMINATED: (_E.REFUSE, "the run is terminated"),
-        _S.TERMINATED_PAST_PIVOT: (_E.REFUSE, "the run is terminated"),
-    },
-    Verb.ROLLBACK: {
-        _S.FORWARD: (_E.TURN_BACK, ""),
-        _S.ENDING: (_E.REFUSE, "the run is being terminated: roll it back when it has ended"),
-        _S.PIVOT_OPEN: (_E.DEFER, "the pivot's outcome is open"),
-        _S.BEHIND: (_E.TURN_BACK_PAST_PIVOT, "the pivot has passed"),
-        _S.BACKWARD: (_E.NOTHING, "the run is rolling back already"),
-        _S.STUCK_BEFORE: (_E.TURN_BACK, ""),
-        _S.STUCK_PIVOT: (_E.REFUSE, "the pivot is in doubt: say first whether it happened"),
-        _S.STUCK_BEHIND: (_E.TURN_BACK_PAST_PIVOT, "the pivot has passed"),
-        _S.STUCK_BACKWARD: (_E.REFUSE, "the rollback waits for a person: see the dead letters"),
-        _S.SUCCEEDED: (_E.TURN_BACK, ""),
-        _S.SUCCEEDED_PAST_PIVOT: (_E.TURN_BACK_PAST_PIVOT, "the pivot has passed"),
-        _S.ROLLED_BACK: (_E.REFUSE, "the run is rolled back already"),
-        _S.TERMINATED: (_E.TURN_BACK, ""),
-        _S.TERMINATED_PAST_PIVOT: (_E.TURN_BACK_PAST_PIVOT, "the pivot has passed"),
-    },
-    Verb.TERMINATE: {
-        _S.FORWARD: (_E.END, ""),
-        _S.ENDING: (_E.NOTHING, "the run is being terminated already"),
-        _S.PIVOT_OPEN: (_E.END, ""),
-        _S.BEHIND: (_E.END, ""),
-        _S.BACKWARD: (_E.END, ""),
-        _S.STUCK_BEFORE: (_E.END, ""),
-        _S.STUCK_PIVOT: (_E.END, ""),
-        _S.STUCK_BEHIND: (_E.END, ""),
-        _S.STUCK_BACKWARD: (_E.END, ""),
-        _S.SUCCEEDED: (_E.REFUSE, "the run has succeeded"),
-        _S.SUCCEEDED_PAST_PIVOT: (_E.REFUSE, "the run has succeeded"),
-        _S.ROLLED_BACK: (_E.REFUSE, "the run is rolled back"),
-        _S.TERMINATED: (_E.REFUSE, "the run is terminated already"),
-        _S.TERMINATED_PAST_PIVOT: (_E.REFUSE, "the run is terminated already"),
-    },
-    Verb.PAUSE: {
-        _S.FORWARD: (_E.PAUSE, ""),
-        _S.ENDING: (_E.REFUSE, "the run is being terminated"),
-        _S.PIVOT_OPEN: (_E.PAUSE, ""),
-        _S.BEHIND: (_E.PAUSE, ""),
-        _S.BACKWARD: (_E.PAUSE, ""),
-        _S.STUCK_BEFORE: (_E.REFUSE, "the run is stuck: nothing goes on anyhow"),
-        _S.STUCK_PIVOT: (_E.REFUSE, "the run is stuck: nothing goes on anyhow"),
-        _S.STUCK_BEHIND: (_E.REFUSE, "the run is stuck: nothing goes on anyhow"),
-        _S.STUCK_BACKWARD: (_E.REFUSE, "the run is stuck: nothing goes on anyhow"),
-        _S.SUCCEEDED: (_E.REFUSE, "the run has succeeded"),
-        _S.SUCCEEDED_PAST_PIVOT: (_E.REFUSE, "the run has succeeded"),
-        _S.ROLLED_BACK: (_E.REFUSE, "the run is rolled back"),
-        _S.TERMINATED: (_E.REFUSE, "the run is terminated"),
-        _S.TERMINATED_PAST_PIVOT: (_E.REFUSE, "the run is terminated"),
-    },
-}
-"""Each verb at each stand: complete, so that nothing is decided by omission."""
-
-
-def stand_of(state: RunState) -> Stand:
-    """Return where the run stands."""
-    if state.ended is not None:
-        return _stand_ended(state)
-    if state.terminating:
-        return Stand.ENDING
-    if state.stuck is not None:
-        return _stand_stuck(state)
-    if state.direction is Direction.COMPENSATION or state.failing is not None:
-        return Stand.BACKWARD
-    if state.pivot_passed:
-        return Stand.BEHIND
-    return Stand.PIVOT_OPEN if state.is_pivot_open else Stand.FORWARD
-
-
-def _stand_ended(state: RunState) -> Stand:
-    assert state.ended is not None
-    past = state.pivot_passed
-    match state.ended.status:
-        case RunStatus.SUCCEEDED:
-            return Stand.SUCCEEDED_PAST_PIVOT if past else Stand.SUCCEEDED
-        case RunStatus.ROLLED_BACK:
-            return Stand.ROLLED_BACK
-        case _:
-            past = past or state.is_pivot_open
-            return Stand.TERMINATED_PAST_PIVOT if past and state.backward is None else Stand.TERMINATED
-
-
-def _stand_stuck(state: RunState) -> Stand:
-    if state.direction is Direction.COMPENSATION:
-        return Stand.STUCK_BACKWARD
-    if state.pivot_passed:
-        return Stand.STUCK_BEHIND
-    return Stand.STUCK_PIVOT if state.is_pivot_open else Stand.STUCK_BEFORE
 
 
 def answer_request(saga: Saga, state: RunState, request: Request, at_ms: int) -> Operator:
@@ -309,136 +162,3 @@ def _object_to_resolution(zone: Zone, op: OperationState, resolution: Resolution
         return "say how it is resolved"
     stands, objection = objections[resolution]
     return objection if stands else None
-
-
-def apply_request(saga: Saga, state: RunState, record: Operator) -> None:
-    """Fold what an operator asked for and got."""
-    request = record.request
-    if request.id in state.answered:
-        raise IllegalRecordError(f"the request {request.id} was answered before")
-    if record.disposition is Disposition.DEFERRED:
-        if request in state.deferred:
-            raise IllegalRecordError(f"the request {request.id} is deferred already")
-        state.deferred.append(request)
-        return
-    state.deferred = [other for other in state.deferred if other.id != request.id]
-    state.answered.add(request.id)
-    if record.disposition is Disposition.ACCEPTED:
-        _apply_accepted(saga, state, request, record.at_ms)
-
-
-def _apply_accepted(saga: Saga, state: RunState, request: Request, at_ms: int) -> None:
-    match request.verb:
-        case Verb.RETRY | Verb.RESOLVE:
-            _apply_to_letter(saga, state, request, at_ms)
-        case Verb.APPROVE | Verb.DENY:
-            _apply_answer(saga, state, request, at_ms)
-        case Verb.UNPAUSE:
-            state.paused = False
-        case Verb.REBIND:
-            _apply_rebinding(state, request)
-        case _:
-            _apply_effect(state, request, at_ms)
-
-
-def _apply_effect(state: RunState, request: Request, at_ms: int) -> None:
-    effect, _ = EFFECTS[request.verb][stand_of(state)]
-    if effect is Effect.PAUSE:
-        state.paused = True
-        return
-    state.paused = state.paused and effect is Effect.NOTHING  # who turns a run around wants it to go on
-    if effect is Effect.END:
-        state.terminating = True
-        state.failing_since_ms = at_ms
-        _wake(state, at_ms)
-    elif effect in {Effect.TURN_BACK, Effect.TURN_BACK_PAST_PIVOT}:
-        _turn_back(state, request, at_ms)
-
-
-def _apply_rebinding(state: RunState, request: Request) -> None:
-    """E16: from its first record on the log is a log of the new definition too, so nothing else changes here."""
-    if state.in_flight or state.ended is not None:
-        raise IllegalRecordError("a run is bound to another definition between two calls, before its end")
-    if request.digest is None or request.replaces != state.definition:
-        raise IllegalRecordError(f"the run is bound to {state.definition}, not to {request.replaces}")
-    state.definition = request.digest
-
-
-def _apply_answer(saga: Saga, state: RunState, request: Request, at_ms: int) -> None:
-    assert request.operation is not None, "the request names its step"
-    step_id = request.operation.step
-    _wake(state, at_ms)
-    if request.verb is Verb.APPROVE:
-        del state.awaiting[step_id]
-        step_state(state, step_id).asked = None
-        begin_step(saga, state, step_id)
-        return
-    because = f": {request.reason}" if request.reason else ""
-    deny_step(saga, state, step_id, Failure("denied", f"denied by {request.who}{because}"), at_ms)
-
-
-def _turn_back(state: RunState, request: Request, at_ms: int) -> None:
-    if state.ended is not None:
-        state.ended = None
-        state.backward = None
-    _wake(state, at_ms)
-    cause = Cause.CANCELLED if request.verb is Verb.CANCEL else Cause.REQUESTED
-    failure = Failure(
-        cause.value, f"{request.verb} by {request.who}" + (f": {request.reason}" if request.reason else "")
-    )
-    fail_run(state, cause, failure, None, at_ms)
-
-
-def _wake(state: RunState, at_ms: int) -> None:
-    """Leave `stuck`; the time in which only a person was awaited doesn't count against deadlines (E14)."""
-    if state.stuck is None:
-        return
-    prolong(state, at_ms - state.stuck.at_ms)
-    state.stuck = None
-
-
-def _apply_to_letter(saga: Saga, state: RunState, request: Request, at_ms: int) -> None:
-    operation = request.operation
-    assert operation is not None, "the request names its dead letter"
-    op = state.operations[operation]
-    _wake(state, at_ms)
-    if request.verb is Verb.RETRY:
-        refill_budget(op)
-        apply_event(saga, state, op, Event.RETRIED, at_ms)
-    else:
-        _resolve(saga, state, op, request, at_ms)
-    if op.phase is Phase.READY and not _is_decided(state, operation):
-        del state.ready[operation]  # its `when` or `foreach` was refused: evaluated again
-        del state.operations[operation]
-        state.undecided[operation.step] = None
-    asked = step_state(state, operation.step).asked
-    if op.phase is Phase.READY and operation.direction is Direction.ACTION and asked is not None:
-        del state.ready[operation]  # it was denied, behind the pivot: asked again, without a limit
-        del state.operations[operation]
-        state.awaiting[operation.step] = asked._replace(until_ms=None)
-
-
-def _resolve(saga: Saga, state: RunState, op: OperationState, request: Request, at_ms: int) -> None:
-    if request.resolution is not Resolution.SKIP:  # to go on without a step says nothing about its effect (E4)
-        op.doubt = False
-    if request.resolution is Resolution.DONE and op.operation.direction is Direction.ACTION:
-        op.output = request.output
-    if request.resolution is Resolution.NOT_DONE:
-        refill_budget(op)
-        if op.operation.direction is Direction.COMPENSATION:
-            state.operations[op.operation.other].doubt = False  # what a person says of the undo is about the action
-    op.settled = request
-    assert request.resolution is not None, "a resolution says how"
-    apply_event(saga, state, op, _RESOLUTION_EVENTS[request.resolution], at_ms)
-
-
-_RESOLUTION_EVENTS: Final = {
-    Resolution.DONE: Event.RESOLVED_DONE,
-    Resolution.NOT_DONE: Event.RESOLVED_NOT_DONE,
-    Resolution.SKIP: Event.SKIPPED,
-    Resolution.ABANDON: Event.ABANDONED,
-}
-
-
-def _is_decided(state: RunState, operation: Operation) -> bool:
-    return operation.direction is Direction.COMPENSATION or step_state(state, operation.step).decided

@@ -35,9 +35,13 @@ class Operation(NamedTuple):
             return Operation(self.step, self.item, Direction.COMPENSATION)
         return Operation(self.step, self.item, Direction.ACTION)
 
+    @property
+    def place(self) -> str:
+        """Return `deposit`, or `servers[2]`, whatever the direction."""
+        return self.step if self.item is None else f"{self.step}[{self.item}]"
+
     def __str__(self) -> str:
-        name = self.step if self.item is None else f"{self.step}[{self.item}]"
-        return name if self.direction is Direction.ACTION else f"compensation of {name}"
+        return self.place if self.direction is Direction.ACTION else f"compensation of {self.place}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,12 @@ class IllegalRecordError(ValueError):
     """A record that can't follow the ones before it."""
 
 
+def require(holds: bool, message: str) -> None:
+    """Raise IllegalRecordError with *message* unless what a record asks for *holds*."""
+    if not holds:
+        raise IllegalRecordError(message)
+
+
 class Phase(StrEnum):
     """Where an operation stands."""
 

@@ -59,7 +59,7 @@ def _find(letters: list[DeadLetter], row: RunRow, step: str | None) -> DeadLette
     if step is None:
         if len(letters) == 1:
             return letters[0]
-        names = ", ".join(_name(letter.operation) for letter in letters)
+        names = ", ".join(letter.operation.place for letter in letters)
         hint = f"sagactl dlq list --run {row.run_id}"
         raise UsageError(f"run {row.run_id} has several dead letters: {names}; name the step", hint=hint)
     match = _STEP.fullmatch(step)
@@ -67,13 +67,9 @@ def _find(letters: list[DeadLetter], row: RunRow, step: str | None) -> DeadLette
         item = letter.operation.item
         if match and letter.operation.step == match[1] and item == (int(match[2]) if match[2] else None):
             return letter
-    names = ", ".join(_name(letter.operation) for letter in letters) or "none"
+    names = ", ".join(letter.operation.place for letter in letters) or "none"
     message = f"no dead letter of {step} in run {row.run_id}, there are: {names}"
     raise NotFoundError(message, code="no-such-step", hint=f"sagactl dlq list --run {row.run_id} --all")
-
-
-def _name(operation: Operation) -> str:
-    return operation.step if operation.item is None else f"{operation.step}[{operation.item}]"
 
 
 def check_output(project: Project, row: RunRow, letter: DeadLetter, output: Json) -> None:
@@ -97,7 +93,7 @@ def _check_needs(project: Project, saga: Saga, letter: DeadLetter, output: Json)
         return  # settled meanwhile: the refusal says so
     objections = list(find_objections(saga, state, letter.operation, output, project.evaluator(saga)))
     if objections:
-        name = _name(letter.operation)
+        name = letter.operation.place
         message = f"--output can't stand for what {name} has returned: {'; '.join(objections)}"
         hint = shlex.join(["sagactl", "dlq", "show", letter.run_id, name])
         raise InvalidError(message, code="invalid-input", hint=hint)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from sagactl.core import backward, calls, evolve, frontier, machine, operators, policy
+from sagactl.core import backward, called, calls, evolve, frontier, machine, operators, policy
 from sagactl.core.keys import idempotency_key
 from sagactl.core.records import (
     Decision,
@@ -121,14 +121,14 @@ def reevaluate(patch: Patch) -> None:
 
 def clear_doubt(patch: Patch) -> None:
     """Let a rejection clear the doubt that an earlier call left."""
-    original = evolve._take_in
+    original = called._take_in
 
     def take_in(saga: Any, op: Any, record: Any, event: Event) -> None:
         original(saga, op, record, event)
         if event is Event.REJECTED:
             op.doubt = False
 
-    patch.setattr(evolve, "_take_in", take_in)
+    patch.setattr(called, "_take_in", take_in)
 
 
 def retry_blindly(patch: Patch) -> None:
@@ -245,7 +245,7 @@ def undo_by_timestamp(patch: Patch) -> None:
                 heapq.heappush(found.heap, (-state.operations[operation].first_intent_ms, operation))
 
     patch.setattr(backward, "begin_rollback", begin)
-    patch.setattr(evolve, "_has_turn", lambda state, operation: True)
+    patch.setattr(called, "has_turn", lambda state, operation: True)
 
 
 def undo_in_list_order(patch: Patch) -> None:

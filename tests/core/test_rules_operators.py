@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sagactl.core.operators import EFFECTS, Stand, stand_of
 from sagactl.core.records import Disposition, Failure, Intent, Operator, Resolution, RunStatus, Verb
+from sagactl.core.stands import EFFECTS, Stand, stand_of
 from sagactl.core.transitions import IllegalRecordError
 from sagactl.core.world import Rest
 from tests.core.builders import Play, operation, saga, spell

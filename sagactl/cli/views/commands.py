@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from sagactl.cli.views.words import name_place
 from sagactl.core.records import Cause, Direction, Disposition, Operation, Request, Resolution, Verb
 
 if TYPE_CHECKING:
@@ -52,14 +51,14 @@ def type_unpause(run: str) -> str:
 
 def type_letter(verb: str, run: str, operation: Operation, options: str = "") -> str:
     """Return a command about a dead letter; brackets are quoted, as shells take them for patterns."""
-    place = name_place(operation.step, operation.item)
+    place = operation.place
     place = f"'{place}'" if operation.item is not None else place
     return f"sagactl dlq {verb} {run} {place} {options}".rstrip()
 
 
 def type_rollback(state: RunState, run: str) -> list[str]:
     """Return the command that turns the run back, if it would accept it now without further options."""
-    from sagactl.core.operators import EFFECTS, Effect, stand_of
+    from sagactl.core.stands import EFFECTS, Effect, stand_of
 
     effect, _ = EFFECTS[Verb.ROLLBACK][stand_of(state)]
     return [f"sagactl rollback {run}"] if effect is Effect.TURN_BACK else []

@@ -58,7 +58,7 @@ def _say_forward(scene: Scene, choice: Choice, foresight: Foresight) -> str:
 
 
 def _places(calls: Iterable[Foreseen]) -> list[str]:
-    return list(dict.fromkeys(name_place(each.operation.step, each.operation.item) for each in calls))
+    return list(dict.fromkeys(each.operation.place for each in calls))
 
 
 def _name(places: list[str]) -> str:

@@ -64,7 +64,7 @@ def _say_what(foresight: Foresight, calls: Sequence[Foreseen], verb: Verb | None
 def _lay_call(each: Foreseen, calls: Sequence[Foreseen], style: Style) -> Row:
     place = calls.index(each) if len(calls) <= CALLS_SHOWN_MAX else -1
     is_first = place <= 0 or calls[place - 1].turn != each.turn
-    step = name_place(each.operation.step, each.operation.item)
+    step = each.operation.place
     note = ", probe" if each.is_probe else ", if done" if each.hangs_on_answer else ""
     return [
         Cell(str(each.turn + 1) if is_first else "", Hue.DIM),

@@ -11,7 +11,7 @@ from sagactl.cli.views.style import Mark, Style
 from sagactl.cli.views.text import join_some, plural
 from sagactl.cli.views.timeline import Watched
 from sagactl.cli.views.times import show_duration, show_seconds
-from sagactl.cli.views.words import is_wait, name_failure, name_place
+from sagactl.cli.views.words import is_wait, name_failure
 from sagactl.core.records import Cause, Direction, Failure, Operation
 from sagactl.core.saga import Step, StepClass
 from sagactl.core.state import Awaited, OperationState, StepState, call_of
@@ -87,7 +87,7 @@ def _say_needs(watched: Watched, step: Step) -> str:
 def row_of_operation(watched: Watched, op: OperationState, moment: Moment) -> Row:
     """Return how an action or a compensation stands."""
     operation = op.operation
-    name = name_place(operation.step, operation.item)
+    name = operation.place
     if op.attempts == 0 and op.failure is None and op.phase in {Phase.FAILED, Phase.CLOSED}:
         return Row(Mark.NOT_RUN, name, note="not run")
     ended_ms = watched.ended_ms.get(operation)
@@ -236,7 +236,7 @@ def _show_took(since_ms: int, ended_ms: int | None, now_ms: int) -> str:
 
 def row_of_undo(watched: Watched, action: Operation, reason: str, moment: Moment) -> Row:
     """Return how the undo of an action stands; *reason* is why it waits or stays, where that is known."""
-    name = name_place(action.step, action.item)
+    name = action.place
     undo = watched.state.operations.get(action.other)
     if undo is not None and undo.phase is not Phase.READY:
         return row_of_operation(watched, undo, moment)

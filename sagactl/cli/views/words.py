@@ -60,8 +60,7 @@ def name_place(step: str, item: int | None) -> str:
 
 def name_operation(operation: Operation) -> str:
     """Return `deposit`, or `undo of deposit`."""
-    place = name_place(operation.step, operation.item)
-    return place if operation.direction is Direction.ACTION else f"undo of {place}"
+    return operation.place if operation.direction is Direction.ACTION else f"undo of {operation.place}"
 
 
 def name_again(text: str) -> str:

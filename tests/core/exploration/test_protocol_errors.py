@@ -13,7 +13,19 @@ from typing import Any
 
 import pytest
 
-from sagactl.core import backward, calls, evolve, frontier, machine, operators, policy
+from sagactl.core import (
+    backward,
+    called,
+    calls,
+    evolve,
+    frontier,
+    machine,
+    operated,
+    operators,
+    policy,
+    stands,
+    transitions,
+)
 from sagactl.core.records import Direction, Disposition, DriverClaimed, Operation, Operator, Outcome, Verb
 from sagactl.core.saga import OnUnknown
 from sagactl.core.state import call_of
@@ -116,7 +128,7 @@ def undo_forward(patch: Patch) -> None:
         ]
 
     patch.setattr(backward, "begin_rollback", begin)
-    patch.setattr(evolve, "_has_turn", lambda state, operation: True)
+    patch.setattr(called, "has_turn", lambda state, operation: True)
 
 
 def _is_open(state: Any, operation: Operation) -> bool:
@@ -151,14 +163,14 @@ def forget_rejection(patch: Patch) -> None:
 
 def count_lost_for_clean(patch: Patch) -> None:
     """Take an answer that never came for one that says no."""
-    original = evolve._take_in
+    original = called._take_in
 
     def take_in(saga: Any, op: Any, record: Any, event: Event) -> None:
         original(saga, op, record, event)
         if event is Event.UNKNOWN:
             op.doubt = False
 
-    patch.setattr(evolve, "_take_in", take_in)
+    patch.setattr(called, "_take_in", take_in)
 
 
 def start_dependents_early(patch: Patch) -> None:
@@ -175,15 +187,16 @@ def start_dependents_early(patch: Patch) -> None:
 
 def cancel_behind_the_pivot(patch: Patch) -> None:
     """Let a cancel turn a run around while its pivot's outcome is open."""
-    effects = {verb: dict(stands) for verb, stands in operators.EFFECTS.items()}
-    effects[Verb.CANCEL][operators.Stand.PIVOT_OPEN] = (operators.Effect.TURN_BACK, "")
-    effects[Verb.ROLLBACK][operators.Stand.PIVOT_OPEN] = (operators.Effect.TURN_BACK, "")
-    patch.setattr(operators, "EFFECTS", effects)
+    effects = {verb: dict(at) for verb, at in stands.EFFECTS.items()}
+    effects[Verb.CANCEL][stands.Stand.PIVOT_OPEN] = (stands.Effect.TURN_BACK, "")
+    effects[Verb.ROLLBACK][stands.Stand.PIVOT_OPEN] = (stands.Effect.TURN_BACK, "")
+    for module in (operators, operated):
+        patch.setattr(module, "EFFECTS", effects)
 
 
 def drop_requests(patch: Patch) -> None:
     """Say yes to an operator, and do nothing."""
-    original = operators.apply_request
+    original = operated.apply_request
 
     def apply_request(saga: Any, state: Any, record: Operator) -> None:
         if record.disposition is Disposition.ACCEPTED and record.request.verb is Verb.CANCEL:
@@ -191,7 +204,7 @@ def drop_requests(patch: Patch) -> None:
             return
         original(saga, state, record)
 
-    patch.setattr(operators, "apply_request", apply_request)
+    patch.setattr(operated, "apply_request", apply_request)
 
 
 def believe_haste(patch: Patch) -> None:
@@ -203,8 +216,8 @@ def call_while_paused(patch: Patch) -> None:
     """Go on in a run that is paused."""
     rules = tuple(rule for rule in machine._RULES if rule is not machine._hold)
     patch.setattr(machine, "_RULES", rules)
-    original = evolve._require
-    patch.setattr(evolve, "_require", lambda holds, text: original(holds or "paused" in text, text))
+    original = transitions.require
+    patch.setattr(called, "require", lambda holds, text: original(holds or "paused" in text, text))
 
 
 def undo_twice(patch: Patch) -> None:
@@ -241,7 +254,7 @@ def ask_again_for_ever(patch: Patch) -> None:
             op.probes = 1
         original(saga, state, op, event, at_ms)
 
-    patch.setattr(evolve, "apply_event", apply_event)
+    patch.setattr(called, "apply_event", apply_event)
 
 
 def stand_still(patch: Patch) -> None:
