@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 from sagactl import BusyError, Project
 from sagactl.core.canonical import Json
 from sagactl.core.records import Disposition, Request, Resolution, Verb
+from sagactl.engine.clock import SystemClock
 from sagactl.requests import make_request
 from sagactl.usecases.answers import wait_for_answer
 from sagactl.usecases.approvals import answer_approval, find_approval
 from sagactl.usecases.foreseeing import foresee
-from sagactl.usecases.letters import check_output, find_matter
+from sagactl.usecases.letters import check_output, find_letter, find_matter
+from sagactl.usecases.options import list_options
 from sagactl.usecases.select import select_run
 
 ANSWER_SECONDS = 20.0
@@ -63,6 +64,14 @@ def resolve(project: Project, run: str, output: Json, step: str | None = None) -
     return _ask(project, row.run_id, request)
 
 
+def options(project: Project, run: str, step: str | None = None) -> Answer:
+    """Tell what can be decided about a dead letter."""
+    known = project.read(select_run(project.log(read_only=True), run).run_id)
+    letter = find_letter(project.log(read_only=True), project.row(known.run_id), step)
+    found = list_options(known.saga, known.state, letter.operation, SystemClock().now_ms())
+    return {"options": [each.request.resolution or each.request.verb for each in found]}
+
+
 def rollback(project: Project, run: str, dry_run: bool = False) -> Answer:
     """Undo a run, or tell which tools that would call."""
     row = select_run(project.log(read_only=dry_run), run, changes=not dry_run)
@@ -84,8 +93,3 @@ def _ask(project: Project, run_id: str, request: Request) -> Answer:
             return {"refused": answer is not None and answer.disposition is Disposition.REFUSED}
         ending = driver.drive()[run_id]
     return show(project, run_id) if ending.error is None else {"refused": True, "why": ending.error.message}
-
-
-USE_CASES: dict[str, Callable[..., Answer]] = {
-    each.__name__: each for each in (run, resume, show, approve, resolve, rollback)
-}

@@ -72,6 +72,7 @@ def test_a_run_lives_its_whole_life_through_another_door(project: Project) -> No
     assert first["status"] == "waiting"
     run = first["run"]
     assert door.approve(project, run[:6])["status"] == "stuck"
+    assert door.options(project, run) == {"options": ["done", "not_done", "retry"]}
     with pytest.raises(InvalidError, match="can't stand for"):
         door.resolve(project, run, {"drink": "tea"})
     done = door.resolve(project, run, {"meal": "soup"}, "meal")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from sagactl.core.records import Cause, Direction, Disposition, Operation, Request, Resolution, Verb
+from sagactl.core.records import Cause, Direction, Operation, Request, Resolution, Verb
 
 if TYPE_CHECKING:
     from sagactl.core.saga import Saga
     from sagactl.core.state import RunState
+    from sagactl.usecases.options import Option
 
 _REASON: Final = '--reason "..."'
 
@@ -64,12 +65,6 @@ def type_rollback(state: RunState, run: str) -> list[str]:
     return [f"sagactl rollback {run}"] if effect is Effect.TURN_BACK else []
 
 
-def _is_accepted(saga: Saga, state: RunState, request: Request) -> bool:
-    from sagactl.core.operators import answer_request
-
-    return answer_request(saga, state, request, 0).disposition is Disposition.ACCEPTED
-
-
 class Choice(NamedTuple):
     """A way to settle a dead letter: in words, the command for it, and what that asks of the run."""
 
@@ -85,60 +80,38 @@ def list_decisions(saga: Saga, state: RunState, run: str, operation: Operation, 
 
 def list_decidable(saga: Saga, state: RunState, run: str, operation: Operation, now_ms: int) -> list[Choice]:
     """Return all that the run would accept about an open dead letter, the safest first (E23)."""
-    is_undo = operation.direction is Direction.COMPENSATION
-    choices = []
-    for resolution, options, words in _resolutions(saga, state, operation):
-        request = Request("", Verb.RESOLVE, "", reason="...", operation=operation, resolution=resolution)
-        if _is_accepted(saga, state, request):
-            command = type_letter("resolve", run, operation, f"{options} {_REASON}")
-            choices.append(Choice(words, command, request))
-    acts_twice = _may_act_twice(saga, state, operation, now_ms)
-    again = Request("", Verb.RETRY, "", reason="..." if acts_twice else None, operation=operation)
-    if _is_accepted(saga, state, again):
-        words = ("undo it again" if is_undo else "call it again") + (", a second time perhaps" if acts_twice else "")
-        choice = Choice(words, type_letter("retry", run, operation, _REASON if acts_twice else ""), again)
-        is_safe = not acts_twice and _is_safe_to_retry(saga, state, operation)
-        choices.insert(0 if is_safe else len(choices), choice)
-    return choices
+    from sagactl.usecases.options import list_options
+
+    return [_choose(state, run, operation, each) for each in list_options(saga, state, operation, now_ms)]
 
 
-def _is_safe_to_retry(saga: Saga, state: RunState, operation: Operation) -> bool:
-    from sagactl.core.state import call_of
-
-    return saga.tools[call_of(saga, operation).tool].idempotent or not state.operations[operation].doubt
-
-
-def _may_act_twice(saga: Saga, state: RunState, operation: Operation, now_ms: int) -> bool:
-    from sagactl.core.operators import may_act_twice
-
-    return may_act_twice(saga, state.operations[operation], now_ms)
+def _choose(state: RunState, run: str, operation: Operation, option: Option) -> Choice:
+    if option.request.resolution is None:
+        words = "undo it again" if operation.direction is Direction.COMPENSATION else "call it again"
+        words += ", a second time perhaps" if option.acts_twice else ""
+        return Choice(words, type_letter("retry", run, operation, _REASON if option.acts_twice else ""), option.request)
+    output = " --output JSON" if option.takes_output else ""
+    command = type_letter("resolve", run, operation, f"{_FLAGS[option.request.resolution]}{output} {_REASON}")
+    return Choice(_say(state, operation, option.request.resolution), command, option.request)
 
 
-def _resolutions(saga: Saga, state: RunState, operation: Operation) -> list[tuple[Resolution, str, str]]:
+def _say(state: RunState, operation: Operation, resolution: Resolution) -> str:
+    if resolution is not Resolution.DONE:
+        return _WORDS[resolution]
+    op = state.operations[operation]
     if operation.direction is Direction.COMPENSATION:
-        is_doubt = state.operations[operation].cause is Cause.IN_DOUBT
-        return [
-            (Resolution.NOT_DONE, "--not-done", "it did not happen"),
-            (Resolution.DONE, "--done", "it happened, and I undid it" if is_doubt else "I undid it by hand"),
-            (Resolution.ABANDON, "--abandon", "leave it as it is"),
-        ]
-    done = "--done --output JSON" if _has_output(saga, operation) else "--done"
-    if not state.operations[operation].doubt:  # it is known not to have happened
-        return [
-            (Resolution.DONE, done, "I did it by hand"),
-            (Resolution.SKIP, "--skip", "go on without it"),
-        ]
-    return [
-        (Resolution.DONE, done, "it happened"),
-        (Resolution.NOT_DONE, "--not-done", "it did not happen"),
-        (Resolution.SKIP, "--skip", "go on without it"),
-    ]
+        return "it happened, and I undid it" if op.cause is Cause.IN_DOUBT else "I undid it by hand"
+    return "it happened" if op.doubt else "I did it by hand"
 
 
-def _has_output(saga: Saga, operation: Operation) -> bool:
-    from sagactl.core.needed import find_needs
-    from sagactl.core.state import call_of
-
-    schema = saga.tools[call_of(saga, operation).tool].output_schema
-    is_said = bool(schema.get("properties")) or schema.get("type") not in {None, "null"}
-    return is_said or any(find_needs(saga, operation))
+_FLAGS: Final = {
+    Resolution.DONE: "--done",
+    Resolution.NOT_DONE: "--not-done",
+    Resolution.SKIP: "--skip",
+    Resolution.ABANDON: "--abandon",
+}
+_WORDS: Final = {
+    Resolution.NOT_DONE: "it did not happen",
+    Resolution.SKIP: "go on without it",
+    Resolution.ABANDON: "leave it as it is",
+}
