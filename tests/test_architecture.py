@@ -77,7 +77,7 @@ ALLOWED = {
         "errors",
         *NEIGHBOURS,
     },
-    "usecases": {"usecases", "app", "requests", "engine", "core", "errors", "log.base", "log.holder"},
+    "usecases": {"usecases", "app", "requests", "documents", "engine", "core", "errors", "log.base", "log.holder"},
     "doctor": {"doctor", "app", "requests", "log", "core", "errors", ""},
     "chaos": {
         *("chaos", "app", "driving", "requests", "engine", "core", "errors", "log", "tools.base"),

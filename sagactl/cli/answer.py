@@ -22,7 +22,7 @@ def write_document(document: Json) -> None:
 
 def write_error(error: SagactlError, settings: Globals) -> None:
     """Write *error* to stderr, and as JSON to stdout where the answer was to be JSON."""
-    from sagactl.cli.views.error import write_error as make_error_document
+    from sagactl.usecases.errors import write_error as make_error_document
 
     write_line(sys.stderr, _text_of(error, settings))
     if "GITHUB_ACTIONS" in os.environ:

@@ -7,7 +7,6 @@ from sagactl.cli.options import Output
 from sagactl.cli.session import Session
 from sagactl.cli.streams import answer_stream, write_line
 from sagactl.cli.views.commands import type_resume
-from sagactl.cli.views.documents import write_record
 from sagactl.cli.views.spelling import spell
 from sagactl.core.evolve import evolve
 from sagactl.core.records import AT_REST, definition_in
@@ -15,6 +14,7 @@ from sagactl.core.state import RunState
 from sagactl.core.summary import summarize
 from sagactl.engine.settings import Committed
 from sagactl.log.base import RunRow
+from sagactl.usecases.documents import write_record
 from sagactl.usecases.following import Look, follow_run
 from sagactl.usecases.select import short_id
 

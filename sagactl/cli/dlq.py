@@ -18,7 +18,6 @@ from sagactl.cli.session import Session, now_ms, open_session
 from sagactl.cli.streams import answer_stream, write_line
 from sagactl.cli.views.commands import list_decidable
 from sagactl.cli.views.dlq import Decided, render_letter, render_letters, write_whole_letter
-from sagactl.cli.views.documents import write_letter_row, write_letters
 from sagactl.cli.views.scene import Scene
 from sagactl.core.canonical import Json, NotJsonError, parse
 from sagactl.core.evolve import replay
@@ -26,6 +25,7 @@ from sagactl.core.records import Direction, Resolution, Verb
 from sagactl.errors import ExitCode, InvalidError, UsageError
 from sagactl.log.base import DeadLetter, RunRow, StoredRecord
 from sagactl.requests import make_request
+from sagactl.usecases.documents import write_letter_row, write_letters
 from sagactl.usecases.foreseeing import survey
 from sagactl.usecases.letters import check_output, find_letter, find_matter
 from sagactl.usecases.select import select_run, short_ids

@@ -14,8 +14,7 @@ from sagactl.cli.session import Session, local_zone, now_ms
 from sagactl.cli.signals import Signals
 from sagactl.cli.streams import answer_stream, write_line
 from sagactl.cli.views.commands import type_resume, type_rollback
-from sagactl.cli.views.documents import write_record, write_run
-from sagactl.cli.views.error import render_error, write_error
+from sagactl.cli.views.error import render_error
 from sagactl.cli.views.report import render_recorded, render_report
 from sagactl.cli.views.scene import Scene
 from sagactl.cli.views.spelling import spell
@@ -29,6 +28,8 @@ from sagactl.engine.settings import Committed
 from sagactl.errors import ExitCode, LeaseLostError
 from sagactl.log.base import RunRow
 from sagactl.log.holder import is_of_this_host
+from sagactl.usecases.documents import write_record, write_run
+from sagactl.usecases.errors import write_error
 from sagactl.usecases.following import is_driven
 from sagactl.usecases.select import short_id
 

@@ -51,7 +51,7 @@ def list_runs(
 
 def _write(session: Session, rows: list[RunRow], total: int, *, ids: bool) -> None:
     if ids and session.output is Output.JSON:
-        from sagactl.cli.views.documents import write_list
+        from sagactl.usecases.documents import write_list
 
         write_document(write_list(RUN_IDS_SCHEMA, [{"id": row.run_id} for row in rows], total))
     elif ids:
@@ -63,11 +63,11 @@ def _write(session: Session, rows: list[RunRow], total: int, *, ids: bool) -> No
         text = render_runs(rows, total, short_ids=shown, now_ms=now_ms(), style=session.style, undriven=left)
         write_line(answer_stream(), text)
     elif session.output is Output.JSON:
-        from sagactl.cli.views.documents import write_runs
+        from sagactl.usecases.documents import write_runs
 
         write_document(write_runs(rows, total))
     else:
-        from sagactl.cli.views.documents import write_row
+        from sagactl.usecases.documents import write_row
 
         for row in rows:
             write_document(write_row(row))

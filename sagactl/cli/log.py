@@ -12,7 +12,6 @@ from sagactl.cli.options import Output, make_app
 from sagactl.cli.session import Session, local_zone, open_session
 from sagactl.cli.streams import answer_stream, write_line
 from sagactl.cli.views.commands import type_resume
-from sagactl.cli.views.documents import write_record, write_records
 from sagactl.cli.views.log import (
     STEP_COLUMNS_MAX,
     LogFilter,
@@ -26,6 +25,7 @@ from sagactl.cli.views.text import width_of
 from sagactl.core.records import AT_REST
 from sagactl.errors import ExitCode, NotFoundError, UsageError
 from sagactl.log.base import RunRow, StoredRecord
+from sagactl.usecases.documents import write_record, write_records
 from sagactl.usecases.select import select_run, short_id
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from sagactl.cli.load import load_to_run
 from sagactl.cli.options import Output
 from sagactl.cli.session import Session
 from sagactl.cli.streams import answer_stream, write_line
-from sagactl.cli.views.error import write_error
 from sagactl.cli.views.rebinding import Proposal, render_rebinding, write_rebinding
 from sagactl.core.definition import take_snapshot
 from sagactl.core.rebinding import Rebinding
@@ -15,6 +14,7 @@ from sagactl.core.saga import Saga
 from sagactl.engine.rebind import refuse_objections
 from sagactl.errors import ExitCode, RefusedError
 from sagactl.log.base import RunRow
+from sagactl.usecases.errors import write_error
 from sagactl.usecases.select import short_id
 
 

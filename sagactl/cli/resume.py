@@ -23,7 +23,6 @@ from sagactl.cli.junit import Junit, JunitOption, junit_report
 from sagactl.cli.options import Output, make_app
 from sagactl.cli.session import Session, find_file, open_session
 from sagactl.cli.streams import answer_stream, write_line
-from sagactl.cli.views.documents import RUNS_SCHEMA, write_list, write_run
 from sagactl.cli.views.error import render_error
 from sagactl.cli.views.spelling import spell
 from sagactl.core.records import AT_REST
@@ -32,6 +31,7 @@ from sagactl.engine.ending import Ending
 from sagactl.errors import ExitCode, SagactlError, StorageError, UsageError
 from sagactl.log.base import RunRow
 from sagactl.other_projects import find_other_project
+from sagactl.usecases.documents import RUNS_SCHEMA, write_list, write_run
 from sagactl.usecases.select import select_run
 
 app = make_app()

@@ -11,9 +11,9 @@ from sagactl.cli.follow import make_scene
 from sagactl.cli.options import Output, make_app
 from sagactl.cli.session import open_session
 from sagactl.cli.streams import answer_stream, write_line
-from sagactl.cli.views.documents import write_run
 from sagactl.cli.views.show import render_run
 from sagactl.errors import ExitCode
+from sagactl.usecases.documents import write_run
 from sagactl.usecases.following import is_driven
 from sagactl.usecases.select import select_run
 

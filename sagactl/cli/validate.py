@@ -14,8 +14,8 @@ from sagactl.cli.junit import Junit, JunitOption, junit_report
 from sagactl.cli.options import Output, make_app
 from sagactl.cli.session import Session, find_file, open_session
 from sagactl.cli.streams import answer_stream, write_line
-from sagactl.cli.views.error import write_problems
 from sagactl.errors import ExitCode, NotFoundError
+from sagactl.usecases.errors import write_problems
 
 if TYPE_CHECKING:
     from sagactl.written.problem import Problem

@@ -14,10 +14,10 @@ from sagactl.cli.answer import write_document
 from sagactl.cli.options import Output, make_app
 from sagactl.cli.session import Session, open_session
 from sagactl.cli.streams import answer_stream, write_line
-from sagactl.cli.views.documents import write_heads, write_verification
 from sagactl.cli.views.verify import render_verification
 from sagactl.errors import ExitCode, NotFoundError, UsageError
 from sagactl.log.base import Log, Verification
+from sagactl.usecases.documents import write_heads, write_verification
 from sagactl.usecases.select import select_run, short_ids
 
 KEPT_BYTES_MAX: Final = 64 * 1024 * 1024

@@ -13,7 +13,6 @@ from sagactl.cli.modes import Mode, choose_mode
 from sagactl.cli.options import Output
 from sagactl.cli.session import Session, local_zone, now_ms
 from sagactl.cli.streams import answer_stream, write_line
-from sagactl.cli.views.documents import write_row, write_runs
 from sagactl.cli.views.live import STOPS_WATCHING, View
 from sagactl.cli.views.live_runs import render_live_rows
 from sagactl.cli.views.progress import render_change
@@ -21,6 +20,7 @@ from sagactl.cli.views.style import Style
 from sagactl.core.records import RunStatus
 from sagactl.errors import ExitCode, NotFoundError
 from sagactl.log.base import Log, RunFilter, RunRow
+from sagactl.usecases.documents import write_row, write_runs
 from sagactl.usecases.following import is_driven
 from sagactl.usecases.select import short_id
 

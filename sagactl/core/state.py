@@ -226,6 +226,13 @@ def call_of(saga: Saga, operation: Operation) -> Call:
     return step.compensation
 
 
+def tool_of(saga: Saga, operation: Operation) -> str | None:
+    """Return the tool that *operation* calls, or None where its step has none for that direction."""
+    step = saga.by_id[operation.step]
+    call = step.action if operation.direction is Direction.ACTION else step.compensation
+    return None if call is None else call.tool
+
+
 def step_state(state: RunState, step_id: str) -> StepState:
     """Return the state of a step, made if nobody touched it yet."""
     found = state.steps.get(step_id)

@@ -15,7 +15,7 @@ READING: Final = SPEC | {"sagactl.tools.registry", "sagactl.engine.driver", "sag
 FORBIDDEN: Final = {
     ("--version",): ALWAYS | READING | {"typer", "click", "sqlite3", "sagactl.cli.main"},
     ("--help",): ALWAYS | READING | {"sqlite3", "sagactl.app"},
-    ("list",): ALWAYS | READING | {"sagactl.core.saga", "sagactl.core.state", "sagactl.cli.views.documents"},
+    ("list",): ALWAYS | READING | {"sagactl.core.saga", "sagactl.core.state", "sagactl.usecases.documents"},
     ("metrics",): ALWAYS | READING | {"sagactl.core.saga", "sagactl.core.state", "opentelemetry"},
     ("log",): ALWAYS
     | READING

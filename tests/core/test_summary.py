@@ -7,7 +7,18 @@ from typing import Any
 
 import pytest
 
-from sagactl.core.records import Cause, Decision, DecisionKind, Direction, Failure, Resolution, RunStatus, Verb
+from sagactl.core.records import (
+    Cause,
+    Decision,
+    DecisionKind,
+    Direction,
+    Failure,
+    Operation,
+    Resolution,
+    RunStatus,
+    Verb,
+)
+from sagactl.core.state import tool_of
 from sagactl.core.summary import StepRow, StepStatus, Waiting, step_rows, tally_steps
 from tests.core.builders import Plain, Play, saga
 
@@ -235,3 +246,12 @@ def test_what_was_never_called_did_not_fail_and_what_was_called_did() -> None:
     refused = Play(saga("a", a={"arguments": {"x": "${{ input.none }}"}}))
     refused.run()
     assert rows_of(refused)["a"].status is StepStatus.FAILED
+
+
+def test_an_operation_names_its_tool_where_there_is_one() -> None:
+    """A step has a tool for each direction, or none for the way back."""
+    made = saga("a -> p*")
+    found = [tool_of(made, Operation(step, None, way)) for step in ("a", "p") for way in Direction]
+    assert found == [*(each and each.tool for step in made.steps for each in (step.action, step.compensation))]
+    assert found[-1] is None
+    assert None not in found[:-1]

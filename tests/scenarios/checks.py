@@ -10,12 +10,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sagactl.cli.views.documents import write_run
 from sagactl.cli.views.spelling import spell as spell_json
 from sagactl.core.evolve import replay
 from sagactl.core.records import Intent, Operator
 from sagactl.core.saga import Saga
 from sagactl.engine.settings import Committed
+from sagactl.usecases.documents import write_run
 from tests.scenarios.scene import Scene, spell
 
 AT_REST = {"succeeded": 0, "rolled_back": 10, "stuck": 11, "terminated": 13}

@@ -19,9 +19,9 @@ from typing import Any, Self
 
 from sagactl.app import Project as App
 from sagactl.app import open_project
-from sagactl.cli.views.documents import write_record
 from sagactl.cli.views.spelling import spell as spell_json
 from sagactl.core.records import Timer
+from sagactl.usecases.documents import write_record
 from tests.cli.project import ROOT, Project
 
 HERE = Path(__file__).parent

@@ -16,11 +16,11 @@ from sagactl.dataclass import dataclass
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
 
-    from sagactl.cli.views.error import ProblemFacts
     from sagactl.cli.views.scene import Scene
     from sagactl.core.left import Left
     from sagactl.engine.ending import Ending
     from sagactl.errors import SagactlError
+    from sagactl.usecases.errors import ProblemFacts
 
 ANNOTATIONS_MAX: Final = 10
 """Annotations of a kind: a runner shows no more of one step."""

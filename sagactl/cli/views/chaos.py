@@ -13,9 +13,10 @@ from sagactl.chaos.report import ChaosReport, Found, StepVerdict, Verdict, World
 from sagactl.cli.views.layout import GAP, INDENT, Column, Row, headline, join_blocks, lay_out, list_facts, marked
 from sagactl.cli.views.style import Hue, Mark, Style
 from sagactl.cli.views.text import plural, wrap
-from sagactl.cli.views.words import name_operation, place_of, plain, tool_of
+from sagactl.cli.views.words import name_operation, place_of, plain
 from sagactl.core.records import Operation
 from sagactl.core.saga import Saga
+from sagactl.core.state import tool_of
 
 OTHERS_MAX: Final = 3
 """Further experiments that are named for one finding; the JSON has all."""

@@ -10,10 +10,10 @@ from sagactl.chaos.findings import Finding, Severity
 from sagactl.chaos.report import ChaosReport, Found, StepVerdict
 from sagactl.cli.views.annotations import Annotation, bound
 from sagactl.cli.views.chaos import repeat_command
-from sagactl.cli.views.documents import Document
 from sagactl.cli.views.junit import Case, Suite
 from sagactl.cli.views.text import safe
 from sagactl.core.canonical import Json
+from sagactl.usecases.documents import Document
 
 CHAOS_SCHEMA: Final = "sagactl.chaos/1"
 EXPERIMENTS_SCHEMA: Final = "sagactl.chaos-experiments/1"

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from sagactl.cli.views.documents import Document
 from sagactl.cli.views.layout import Cell, Column, Row, join_blocks, lay_out, list_facts
 from sagactl.cli.views.spelling import spell_as_written
 from sagactl.cli.views.style import Hue, Style
 from sagactl.config import Config
 from sagactl.core.canonical import Json
 from sagactl.dataclass import dataclass
+from sagactl.usecases.documents import Document
 
 CONFIG_SCHEMA: Final = "sagactl.config/1"
 HIDDEN: Final = "***"

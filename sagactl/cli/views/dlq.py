@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from sagactl.cli.views import commands
-from sagactl.cli.views.documents import Document, write_letter
 from sagactl.cli.views.events import describe
 from sagactl.cli.views.layout import (
     Cell,
@@ -26,14 +25,15 @@ from sagactl.cli.views.spelling import spell
 from sagactl.cli.views.style import Hue, Mark, Style
 from sagactl.cli.views.text import brief, plural, wrap
 from sagactl.cli.views.times import show_ago, show_clock_ms, show_moment
-from sagactl.cli.views.words import name_failure, name_operation, place_of, tool_of
+from sagactl.cli.views.words import name_failure, name_operation, place_of
 from sagactl.core.canonical import Json
 from sagactl.core.keys import idempotency_key
 from sagactl.core.left import find_left
 from sagactl.core.records import Direction, DriverClaimed, Holder, Intent, Operation
-from sagactl.core.state import OperationState
+from sagactl.core.state import OperationState, tool_of
 from sagactl.documents import operation_in, write_time
 from sagactl.log.base import DeadLetter, StoredRecord
+from sagactl.usecases.documents import Document, write_letter
 
 VALUE_LENGTH_MAX: Final = 2_000
 """Characters of arguments and replies that are shown; `-o json` has all."""

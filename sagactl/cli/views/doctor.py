@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from sagactl.cli.views.documents import Document
 from sagactl.cli.views.layout import INDENT, headline, join_blocks, list_hints
 from sagactl.cli.views.style import Hue, Mark, Style
 from sagactl.cli.views.text import pad, plural, width_of, wrap
 from sagactl.core.canonical import Json
 from sagactl.doctor.check import Check, Level
 from sagactl.secrets.masking import KNOWN
+from sagactl.usecases.documents import Document
 
 DOCTOR_SCHEMA: Final = "sagactl.doctor/1"
 

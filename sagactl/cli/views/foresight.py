@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from sagactl.cli.views.documents import Document
 from sagactl.cli.views.layout import Cell, Column, Fact, Row, join_blocks, lay_out, list_facts
 from sagactl.cli.views.plan import show_argument
 from sagactl.cli.views.scene import Scene
@@ -16,6 +15,7 @@ from sagactl.cli.views.words import name_operation, name_place, plain
 from sagactl.core.canonical import Json
 from sagactl.core.foresight import Foreseen, Foresight
 from sagactl.core.records import Direction, Operation, RunStatus, Verb
+from sagactl.usecases.documents import Document
 
 DRY_RUN_SCHEMA: Final = "sagactl.dry-run/1"
 CALLS_SHOWN_MAX: Final = 200

@@ -11,7 +11,6 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Final
 
-from sagactl.cli.views.documents import Document
 from sagactl.cli.views.layout import Cell, Column, join_blocks, lay_out, marked
 from sagactl.cli.views.plan import CLASS_WORDS
 from sagactl.cli.views.show import STEP_MARKS
@@ -24,6 +23,7 @@ from sagactl.core.saga import Saga, Step, StepClass
 from sagactl.core.state import RunState
 from sagactl.core.summary import StepStatus, step_rows, summarize
 from sagactl.dataclass import dataclass
+from sagactl.usecases.documents import Document
 
 GRAPH_SCHEMA: Final = "sagactl.graph/1"
 NEEDS_SHOWN_MAX: Final = 6

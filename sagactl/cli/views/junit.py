@@ -21,11 +21,11 @@ from sagactl.documents import write_time
 from sagactl.secrets.masking import KNOWN
 
 if TYPE_CHECKING:
-    from sagactl.cli.views.error import ProblemFacts
     from sagactl.core.records import Record
     from sagactl.core.saga import Saga
     from sagactl.core.state import RunState
     from sagactl.errors import SagactlError
+    from sagactl.usecases.errors import ProblemFacts
 
 TEXT_LENGTH_MAX: Final = 4_000
 """Characters of one message."""

@@ -10,12 +10,12 @@ from sagactl.cli.views.layout import headline, list_choices, list_facts
 from sagactl.cli.views.scene import Scene
 from sagactl.cli.views.style import Mark
 from sagactl.cli.views.times import show_rough
-from sagactl.cli.views.words import name_failure, name_operation, tool_of
+from sagactl.cli.views.words import name_failure, name_operation
 from sagactl.core.needed import find_needs
 from sagactl.core.operators import may_act_twice
 from sagactl.core.policy import KEY_EXPIRED, Zone, zone_of
 from sagactl.core.records import Cause, Direction, Operation
-from sagactl.core.state import OperationState, call_of
+from sagactl.core.state import OperationState, call_of, tool_of
 from sagactl.core.template import spell_path
 
 SHOWN_MAX: Final = 5

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Final
 
-from sagactl.cli.views.documents import write_record
 from sagactl.cli.views.events import describe, place_in
 from sagactl.cli.views.layout import GAP, INDENT, Cell, Column, Row, join_blocks, lay_out, list_facts
 from sagactl.cli.views.spelling import spell
@@ -19,6 +18,7 @@ from sagactl.core.canonical import Json
 from sagactl.core.records import Record
 from sagactl.documents import operation_in
 from sagactl.log.base import RunRow, StoredRecord
+from sagactl.usecases.documents import write_record
 
 STEP_COLUMNS_MAX: Final = 28
 """Longer names of steps are cut in the log, so that the event has room."""

@@ -18,7 +18,7 @@ from sagactl.core.records import RunStatus
 from sagactl.dataclass import dataclass
 
 if TYPE_CHECKING:
-    from sagactl.cli.views.documents import Document
+    from sagactl.usecases.documents import Document
 
 METRICS_SCHEMA: Final = "sagactl.metrics/1"
 NAMES_MAX: Final = 100

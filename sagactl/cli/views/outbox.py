@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from sagactl.cli.views.documents import Document, write_list
 from sagactl.cli.views.layout import Cell, Column, Fact, join_blocks, lay_out, list_facts, list_hints
 from sagactl.cli.views.style import Hue, Style
 from sagactl.cli.views.text import plural
@@ -16,6 +15,7 @@ from sagactl.core.outbox import Cursor, Delivery, DeliveryState, Message, Sent
 from sagactl.core.records import Holder
 from sagactl.dataclass import dataclass
 from sagactl.documents import write_time
+from sagactl.usecases.documents import Document, write_list
 
 if TYPE_CHECKING:
     from sagactl.core.canonical import Json

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Final, cast
 
-from sagactl.cli.views.documents import Document
-from sagactl.cli.views.error import ProblemFacts, write_problem
 from sagactl.cli.views.layout import Cell, Column, Fact, Row, join_blocks, lay_out, list_facts
 from sagactl.cli.views.spelling import spell
 from sagactl.cli.views.style import Hue, Style
@@ -20,6 +18,8 @@ from sagactl.core.saga import Call, OnUnknown, Step, StepClass
 from sagactl.core.template import Template, write_template
 from sagactl.dataclass import dataclass
 from sagactl.schemas.durations import format_duration
+from sagactl.usecases.documents import Document
+from sagactl.usecases.errors import ProblemFacts, write_problem
 
 PLAN_SCHEMA: Final = "sagactl.plan/1"
 FAILURES_SHOWN_MAX: Final = 20

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from sagactl.cli.views.documents import RUN_SCHEMA, Document, write_row
 from sagactl.cli.views.layout import Cell, Column, headline, join_blocks, lay_out, list_hints, marked
 from sagactl.cli.views.style import Hue, Mark, Style
 from sagactl.cli.views.text import plural
@@ -13,6 +12,7 @@ from sagactl.cli.views.times import show_ago
 from sagactl.cli.views.words import STATUS_MARKS, plain
 from sagactl.documents import write_time
 from sagactl.log.base import RunRow, Tombstone
+from sagactl.usecases.documents import RUN_SCHEMA, Document, write_row
 
 PRUNE_SCHEMA: Final = "sagactl.prune/1"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from sagactl.cli.views.documents import Document
 from sagactl.cli.views.layout import Cell, Column, Row, join_blocks, lay_out, list_facts
 from sagactl.cli.views.style import Hue, Mark, Style
 from sagactl.cli.views.text import brief, plural, wrap
@@ -14,6 +13,7 @@ from sagactl.core.difference import Aspect
 from sagactl.core.rebinding import Change, Rebinding, describe_objection
 from sagactl.dataclass import dataclass
 from sagactl.schemas.durations import format_duration
+from sagactl.usecases.documents import Document
 
 REBINDING_SCHEMA: Final = "sagactl.rebinding/1"
 CHANGES_SHOWN_MAX: Final = 60

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from sagactl.cli.views.documents import Document
 from sagactl.cli.views.layout import Cell, Column, join_blocks, lay_out
 from sagactl.cli.views.style import Hue, Style
 from sagactl.cli.views.text import brief, plural
 from sagactl.core.canonical import Json
+from sagactl.usecases.documents import Document
 
 SANDBOX_SCHEMA: Final = "sagactl.sandbox/1"
 OBJECTS_MAX: Final = 50

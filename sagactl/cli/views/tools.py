@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, cast
 
-from sagactl.cli.views.documents import Document, write_list
 from sagactl.cli.views.layout import GAP, INDENT, Cell, Column, Fact, join_blocks, lay_out, list_facts, list_hints
 from sagactl.cli.views.spelling import spell
 from sagactl.cli.views.style import Hue, Style
@@ -14,6 +13,7 @@ from sagactl.cli.views.times import show_rough
 from sagactl.core.canonical import Json
 from sagactl.core.saga import ToolFacts
 from sagactl.dataclass import dataclass
+from sagactl.usecases.documents import Document, write_list
 
 TOOLS_SCHEMA: Final = "sagactl.tools/1"
 TOOL_SCHEMA: Final = "sagactl.tool/1"

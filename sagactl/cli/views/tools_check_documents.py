@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from sagactl.cli.views.annotations import Annotation, bound
-from sagactl.cli.views.documents import Document
 from sagactl.cli.views.junit import Case, Suite
 from sagactl.cli.views.text import safe
 from sagactl.cli.views.tools_check import repeat_command
 from sagactl.conformance.report import CheckReport, Finding, ToolReport, Verdict
 from sagactl.conformance.rules import MEANINGS
 from sagactl.core.canonical import Json
+from sagactl.usecases.documents import Document
 
 TOOLS_CHECK_SCHEMA: Final = "sagactl.tools_check/1"
 

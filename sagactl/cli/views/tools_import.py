@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from sagactl.cli.views.documents import Document
 from sagactl.cli.views.layout import Column, headline, join_blocks, lay_out, list_hints
 from sagactl.cli.views.style import Mark, Style
 from sagactl.cli.views.text import plural
 from sagactl.core.canonical import Json
 from sagactl.dataclass import dataclass
+from sagactl.usecases.documents import Document
 
 IMPORT_SCHEMA: Final = "sagactl.tools_import/1"
 SHOWN_MAX: Final = 20

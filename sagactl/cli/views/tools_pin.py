@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from sagactl.cli.views.documents import Document, write_change
 from sagactl.cli.views.layout import Fact, headline, join_blocks, list_facts, list_hints
 from sagactl.cli.views.style import Mark, Style
 from sagactl.cli.views.text import plural
@@ -13,6 +12,7 @@ from sagactl.core.canonical import Json
 from sagactl.core.pinned import describe_change
 from sagactl.core.records import ToolChange
 from sagactl.dataclass import dataclass
+from sagactl.usecases.documents import Document, write_change
 
 PIN_SCHEMA: Final = "sagactl.tools_pin/1"
 

@@ -108,13 +108,6 @@ def failed_place(state: RunState) -> str | None:
     return step if first is None else name_place(step, first.item)
 
 
-def tool_of(saga: Saga, operation: Operation) -> str | None:
-    """Return the tool that *operation* calls, or None where its step has none for that direction."""
-    step = saga.by_id[operation.step]
-    call = step.action if operation.direction is Direction.ACTION else step.compensation
-    return None if call is None else call.tool
-
-
 def place_of(saga: Saga, step_id: str) -> str:
     """Return `sagas/onboarding.yaml:31`, as far as it is known, unsafe as yet."""
     line = saga.by_id[step_id].line if step_id in saga.by_id else None

@@ -8,7 +8,13 @@ from decimal import Decimal
 
 import pytest
 
-from sagactl.cli.views.documents import (
+from sagactl.cli.views.sandbox import write_sandbox
+from sagactl.cli.views.spelling import spell
+from sagactl.cli.views.tools import write_tool, write_tools
+from sagactl.core.canonical import parse
+from sagactl.errors import BusyError, InvalidError
+from sagactl.log.base import Captured, Finding, Verification
+from sagactl.usecases.documents import (
     RUN_SCHEMA,
     write_letter,
     write_letters,
@@ -18,13 +24,7 @@ from sagactl.cli.views.documents import (
     write_runs,
     write_verification,
 )
-from sagactl.cli.views.error import write_error, write_problems
-from sagactl.cli.views.sandbox import write_sandbox
-from sagactl.cli.views.spelling import spell
-from sagactl.cli.views.tools import write_tool, write_tools
-from sagactl.core.canonical import parse
-from sagactl.errors import BusyError, InvalidError
-from sagactl.log.base import Captured, Finding, Verification
+from sagactl.usecases.errors import write_error, write_problems
 from tests.cli.views.plain_values import BROKEN, LEDGER, SYSTEMS, TOOL_ROWS
 from tests.cli.views.scripted import RUN_ID, Stage, ok, onboarding
 from tests.cli.views.situations import SITUATIONS, in_doubt, left_behind, rolled_back, succeeded, undo_failed

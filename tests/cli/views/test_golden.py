@@ -15,7 +15,6 @@ import pytest
 from sagactl.cli.views.commands import list_decidable
 from sagactl.cli.views.consequences import say_consequence
 from sagactl.cli.views.dlq import Decided, render_letter, render_letters
-from sagactl.cli.views.documents import write_run
 from sagactl.cli.views.error import render_error, render_warning
 from sagactl.cli.views.live import View, render_live
 from sagactl.cli.views.log import LogFilter, render_log
@@ -35,6 +34,7 @@ from sagactl.core.foresight import Situation, foresee_decision
 from sagactl.core.records import Direction, Operation
 from sagactl.errors import NotFoundError, StorageError
 from sagactl.log.base import Captured, DeadLetter, Finding, Verification
+from sagactl.usecases.documents import write_run
 from tests.cli.views.plain_values import BROKEN, LEDGER, MANY_LETTERS, MANY_ROWS, SETTLED_LETTER, SYSTEMS, TOOL_ROWS
 from tests.cli.views.scripted import HOLDER, RUN_ID, SHORT_ID, START_MS, TZ, PlainEvaluator, Stage
 from tests.cli.views.situations import SITUATIONS, ending_of

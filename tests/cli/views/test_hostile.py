@@ -10,8 +10,7 @@ from dataclasses import replace
 import pytest
 
 from sagactl.cli.views.dlq import render_letter, render_letters
-from sagactl.cli.views.documents import write_letter, write_letters, write_record, write_run, write_runs
-from sagactl.cli.views.error import render_error, render_warning, write_error
+from sagactl.cli.views.error import render_error, render_warning
 from sagactl.cli.views.log import render_log
 from sagactl.cli.views.progress import Progress
 from sagactl.cli.views.report import render_report
@@ -26,6 +25,8 @@ from sagactl.core.records import Direction, Operation, Request, Verb
 from sagactl.core.saga import ToolFacts
 from sagactl.errors import InvalidError
 from sagactl.log.base import Captured, Finding, Verification
+from sagactl.usecases.documents import write_letter, write_letters, write_record, write_run, write_runs
+from sagactl.usecases.errors import write_error
 from tests.cli.views.scripted import HOLDER, RUN_ID, SHORT_ID, START_MS, TZ, Stage, ok, onboarding, rejected
 
 EVIL = "\x1b[2J\x1b]8;;http://evil.example\x07x\x1b]52;c;YQ==\x07\x9b1m\rFAKE\n\u202e\u2066\u200b[red]\x7f\x00end"

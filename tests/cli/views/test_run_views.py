@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from sagactl.cli.views.documents import write_run
 from sagactl.cli.views.log import LogFilter, follow_line, render_log
 from sagactl.cli.views.progress import Progress
 from sagactl.cli.views.report import render_report
@@ -21,6 +20,7 @@ from sagactl.core.saga import Saga
 from sagactl.core.state import RunState
 from sagactl.engine.ending import Why
 from sagactl.engine.settings import Committed
+from sagactl.usecases.documents import write_run
 from tests.cli.views.scripted import (
     HOLDER,
     RUN_ID,

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Final, cast
 
-from sagactl.cli.views.words import tool_of
 from sagactl.core.canonical import Json
 from sagactl.core.keys import idempotency_key
 from sagactl.core.left import find_left
@@ -236,7 +235,7 @@ def write_letter_row(letter: DeadLetter) -> Document:
 
 def write_letter(saga: Saga, state: RunState, letter: DeadLetter, stored: Sequence[StoredRecord]) -> Document:
     """Return all that is known of a dead letter: what was sent, what came back, and each record of its step."""
-    from sagactl.core.state import OperationState
+    from sagactl.core.state import OperationState, tool_of
 
     op = state.operations.get(letter.operation) or OperationState(letter.operation)
     action = state.operations.get(letter.operation.other, op)
