@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from sagactl.core.saga import Saga
 
 JOBS_MAX: Final = 64
+TIMEOUT_SECONDS: Final = 20.0
 PROGRESS_SECONDS: Final = 2.0
 """How often it is said how far the experiments have come."""
 
@@ -59,6 +60,7 @@ class _Given:
         given += [] if self.inputs_file is None else ["--inputs", self.inputs_file]
         given += [] if self.replay is None else ["--replay", self.replay]
         given += [word for name in self.allowed for word in ("--allow-unsafe", name)]
+        given += [] if self.timeout_seconds == TIMEOUT_SECONDS else ["--timeout", f"{self.timeout_seconds:g}"]
         return ["sagactl", "chaos", self.file, *given]
 
 
@@ -112,7 +114,7 @@ def chaos(
     pairs: PairsOption = False,
     limit: LimitOption = None,
     seed: SeedOption = None,
-    timeout: TimeoutOption = 20.0,
+    timeout: TimeoutOption = TIMEOUT_SECONDS,
     jobs: JobsOption = None,
     strict: StrictOption = False,
     lists: ListOption = False,

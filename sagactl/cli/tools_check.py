@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from sagactl.conformance.suite import Suite
     from sagactl.core.canonical import Json
 
+TIMEOUT_SECONDS: Final = 30.0
+
 app = make_app()
 
 
@@ -46,6 +48,7 @@ class _Given:
         given = [word for pair in self.inputs for word in ("-i", pair)]
         given += [] if self.inputs_file is None else ["--inputs", self.inputs_file]
         given += [word for name in self.allowed for word in ("--allow-unsafe", name)]
+        given += [] if self.timeout_seconds == TIMEOUT_SECONDS else ["--timeout", f"{self.timeout_seconds:g}"]
         return ["sagactl", "tools", "check", *given]
 
 
@@ -69,7 +72,7 @@ def check(
     ] = None,
     timeout: Annotated[
         float, typer.Option("--timeout", min=0.1, max=3600, metavar="SECONDS", help="How long one call may take.")
-    ] = 30.0,
+    ] = TIMEOUT_SECONDS,
     strict: Annotated[bool, typer.Option("--strict", help="Take what can't be tried for a breach.")] = False,
     junit: JunitOption = None,
 ) -> int:

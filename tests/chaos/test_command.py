@@ -134,8 +134,9 @@ def test_a_check_tool_shows_a_system_elsewhere(tool: str, expected: set[str], tm
 def test_the_command_of_a_finding_shows_it_again(tmp_path: Path) -> None:
     """A failure prints one line that a person can type to see it again, and that experiment alone is made."""
     project = make_project(tmp_path, BEFORE_PIVOT.format(tool="double.put", more=""))
-    first = run_chaos(project, "--only", "wrong", "-o", "json")
+    first = run_chaos(project, "--only", "wrong", "--timeout", "40.5", "-o", "json")
     (finding,) = first.json["findings"]
+    assert "--timeout 40.5 " in finding["again"]  # with another one it might not be found
     again = project.run(*shlex.split(finding["again"])[1:], "-q", "-o", "json")
     assert again.code == 1
     assert again.json["findings"][0]["code"] == finding["code"] == "double-effect"

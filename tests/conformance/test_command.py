@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import time
 from pathlib import Path
@@ -131,6 +132,19 @@ def test_inputs_of_the_command_line_go_on_top(tmp_path: Path) -> None:
     (found,) = result.json["tools"][0]["rules"]
     assert found["verdict"] == "broken"
     assert found["again"] == "sagactl tools check -i drawer=low desk.put --rule rejects"
+
+
+def test_the_timeout_is_in_the_command_that_shows_a_breach_again(tmp_path: Path) -> None:
+    """What breaks a rule only within so many seconds is broken again by the command that is printed."""
+    slow = DESK.replace('    if word == "forb', '    await asyncio.sleep(1.5)\n    if word == "forb')
+    change = ("word: slow", "word: plain")
+    project = _make(tmp_path, change, slow)
+    assert check(project, "desk.put", "--rule", "succeeds").code == 0
+    result = check(project, "desk.put", "--timeout", "0.5", "--rule", "succeeds", "-o", "json")
+    (found,) = result.json["tools"][0]["rules"]
+    assert found["again"] == "sagactl tools check --timeout 0.5 desk.put --rule succeeds"
+    again = project.run(*shlex.split(found["again"])[1:], "-o", "json")
+    assert again.json["tools"][0]["rules"] == [found]
 
 
 def test_a_world_that_cannot_be_made_is_a_breach(tmp_path: Path) -> None:
