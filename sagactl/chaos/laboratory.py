@@ -36,6 +36,7 @@ from sagactl.chaos.world import WORLD_BYTES_MAX, Looking, is_too_large
 from sagactl.core.canonical import Json
 from sagactl.core.records import Direction, Operation, RunStatus
 from sagactl.core.saga import Saga
+from sagactl.core.transitions import Phase
 from sagactl.dataclass import dataclass
 from sagactl.errors import RefusedError
 from sagactl.identity import make_run_id
@@ -92,7 +93,7 @@ class Laboratory:
         setting, done = self._make_one(SUCCESS)
         if done.close is not Close.REST or done.status is not RunStatus.SUCCEEDED:
             reason = done.failure or done.detail or str(done.status or done.close)
-            message = f"without any fault {self.saga.name} doesn't succeed: {_name_last(done)}{reason}"
+            message = f"without any fault {self.saga.name} doesn't succeed: {_name_failed(done)}{reason}"
             raise RefusedError(message, code="no-reference", hint="give inputs with which the saga succeeds")
         growth, is_steady = compare_growth(gather_growth(done), gather_growth(self._succeed_again(setting, done)))
         faults, asked = turn_around(self.saga)
@@ -264,10 +265,19 @@ def _find_place() -> str | None:
     return memory
 
 
-def _name_last(observed: Observed) -> str:
-    """Name the operation that was called last: what it came to is what the run came to."""
+def _name_failed(observed: Observed) -> str:
+    """Name the operation whose failure is the run's, else the one that was called last, which may never have ended.
+
+    A run that was rolled back has called others since.
+    """
+    failed = [
+        operation
+        for operation, end in observed.operations.items()
+        if end.phase is not Phase.SUCCEEDED and end.failure and end.failure == observed.failure
+    ]
     called = [seen.operation for seen in observed.trail if seen.sight is Sight.CALL and seen.operation is not None]
-    return f"{name_operation(called[-1])}: " if called else ""
+    blamed = [*failed, *reversed(called)]
+    return f"{name_operation(blamed[0])}: " if blamed else ""
 
 
 def _refuse_failure(experiment: Experiment, finished: Finished) -> None:

@@ -151,6 +151,19 @@ def test_a_run_that_fails_by_itself_names_its_step(tmp_path: Path) -> None:
     assert result.json["error"]["message"].endswith("doesn't succeed: wrong: timeout")
 
 
+def test_the_step_that_failed_is_named_and_no_undo(tmp_path: Path) -> None:
+    """Without a reference: a rollback calls others after the step that failed, and succeeds."""
+    project = _make(tmp_path, TWO.replace("strange.put", "refusing.put"))
+    (tmp_path / "plugins" / "refusing.py").write_text(
+        "from sagactl import Rejected, tool\n"
+        '@tool("refusing.put", chaos_safe=True, compensation="strange.take")\n'
+        'def put() -> dict[str, str]:\n    raise Rejected("never", code="no")\n'
+    )
+    result = run_chaos(project, "-o", "json")
+    assert (result.code, result.json["error"]["code"]) == (6, "no-reference")
+    assert result.json["error"]["message"].endswith("doesn't succeed: wrong: no: never")
+
+
 def test_a_runner_of_ci_is_told_at_the_line_of_the_step(tmp_path: Path) -> None:
     """GitHub Actions: what is unsafe is an error, a note a warning, at the saga's line; not where CI is off."""
     project = _make(tmp_path, TWO)
