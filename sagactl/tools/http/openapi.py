@@ -20,6 +20,7 @@ from sagactl.tools.http.openapi_schemas import Schemas, merge_all_of
 from sagactl.tools.http.openapi_security import Access, find_access
 
 METHODS: Final = ("get", "head", "post", "put", "patch", "delete")
+OTHER_METHODS: Final = ("options", "trace")
 SUMMARY_MAX: Final = 200
 ELSEWHERE: Final = "it is described elsewhere"
 
@@ -94,7 +95,7 @@ def _list_operations(root: Mapping[str, Any]) -> Iterator[tuple[str, str, Mappin
     paths = root.get("paths")
     for path, item in paths.items() if isinstance(paths, dict) else ():
         shared = follow(item, root)
-        for method in METHODS:
+        for method in (*METHODS, *OTHER_METHODS):
             described = shared.get(method) if isinstance(shared, dict) else None
             if isinstance(described, dict):
                 yield str(path), method, shared, described
@@ -158,6 +159,8 @@ class _Reader:
         self._comments: list[str] = []
 
     def read(self, name: str, method: str, path: str) -> Operation:
+        if method in OTHER_METHODS:
+            raise NotTakenError(f"a tool's request can't be {method.upper()}")
         for parameter in self._list_parameters():
             self._take_parameter(parameter)
         body = self._read_body(method)
@@ -361,7 +364,7 @@ def _propose_undo(operation: Operation, others: list[Operation]) -> list[str]:
         lines = [
             "undo, by its path:",
             f"compensation: {tool.name}",
-            f'compensation_with: {{{argument}: "${{{{ output.{_find_id(operation, argument)} }}}}"}}',
+            _propose_arguments(operation, argument),
         ]
     else:
         lines = ["undo: no operation's path suggests one", "compensation: "]
@@ -370,9 +373,19 @@ def _propose_undo(operation: Operation, others: list[Operation]) -> list[str]:
     return lines
 
 
-def _find_id(operation: Operation, argument: str) -> str:
-    schema = operation.keys.get("output_schema")
+def _propose_arguments(operation: Operation, argument: str) -> str:
+    found = _find_id(operation, argument)
+    if found is None:
+        return f"compensation_with: {{{argument}: }}   # which part of the output is it? none has its name"
+    path = f"output.{found}" if _PLAIN_NAME.fullmatch(found) else f"output['{found}']"
+    return f'compensation_with: {{{argument}: "${{{{ {path} }}}}"}}'
+
+
+def _find_id(operation: Operation, argument: str) -> str | None:
+    """Return the member of the output that is the argument by its name, None where its schema has no such one."""
+    schema = operation.keys.get("output_schema", {})
     members = schema.get("properties") if isinstance(schema, dict) else None
-    names = list(members) if isinstance(members, dict) else []
+    if not isinstance(members, dict):
+        return "id" if isinstance(schema, dict) and schema.get("type", "object") == "object" else None
     wanted = [argument, "id", f"{argument}_id", slug(argument)]
-    return next((name for name in wanted if name in names and _PLAIN_NAME.fullmatch(name)), "id")
+    return next((name for name in wanted if name in members and not set(name) & set("'\"\\")), None)

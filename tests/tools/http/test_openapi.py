@@ -77,6 +77,42 @@ def test_reading_tools_are_read_only_and_changing_ones_ask_for_their_undo(tmp_pa
     assert '# compensation_with: {orderId: "${{ output.id }}"}' in made.text
 
 
+@pytest.mark.parametrize(
+    ("answer", "proposed"),
+    [
+        ({"properties": {"token": {}, "id": {}}}, '{lead-id: "${{ output.id }}"}'),
+        ({"properties": {"lead-id": {}, "id": {}}}, "{lead-id: \"${{ output['lead-id'] }}\"}"),
+        ({"properties": {"token": {}}}, "{lead-id: }   # which part of the output is it? none has its name"),
+        ({"type": "array"}, "{lead-id: }   # which part of the output is it? none has its name"),
+        ({"type": "object"}, '{lead-id: "${{ output.id }}"}'),
+        (None, '{lead-id: "${{ output.id }}"}'),
+    ],
+)
+def test_an_undo_is_proposed_with_what_the_answer_has(answer: Any, proposed: str) -> None:
+    """A proposal names no member that the schema beside it doesn't have: with it no saga would pass its check."""
+    content = {} if answer is None else {"content": {"application/json": {"schema": answer}}}
+    parameter = {"name": "lead-id", "in": "path", "required": True, "schema": {"type": "string"}}
+    paths = {
+        "/leads": {"post": {"responses": {"201": content}}},
+        "/leads/{lead-id}": {"delete": {"parameters": [parameter], "responses": {"204": {}}}},
+    }
+    made = import_openapi(json.dumps({**BASE, "paths": paths}).encode(), file="x.json", stem="x")
+    assert f"    # compensation_with: {proposed}\n" in made.text
+
+
+def test_an_operation_that_no_tool_can_ask_is_listed() -> None:
+    """What can't be taken over is listed, OPTIONS and TRACE as well, and said where just it is wanted."""
+    paths = {"/a": {"get": {}, "options": {"operationId": "ask"}, "trace": {}}}
+    raw = json.dumps({**BASE, "paths": paths}).encode()
+    made = import_openapi(raw, file="x.json", stem="x")
+    assert {(each.where, each.why) for each in made.left_out} == {
+        ("OPTIONS /a", "a tool's request can't be OPTIONS"),
+        ("TRACE /a", "a tool's request can't be TRACE"),
+    }
+    with pytest.raises(NotFoundError, match="OPTIONS /a: a tool's request can't be OPTIONS"):
+        import_openapi(raw, file="x.json", stem="x", only=["ask"])
+
+
 def test_only_some_operations_may_be_wanted() -> None:
     """`--only` takes operations by their id or by the name of the tool."""
     assert read("shop.yaml", only=["createOrder", "corner_shop.cancel_order"]).tools == (
