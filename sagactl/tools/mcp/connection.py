@@ -42,6 +42,9 @@ COMPARE_SECONDS: Final = 10.0
 PATIENCE_SECONDS: Final = 30.0
 """How long a server that couldn't be asked then isn't asked again before an intent."""
 
+EARLY_SECONDS: Final = 0.2
+"""How long before its deadline a call gives up that was not sent: what is said in time says that nothing was done."""
+
 LOOK_SECONDS: Final = 0.05
 """How soon a call notices that it shall end."""
 
@@ -107,6 +110,7 @@ class Connection:
         self._session: Session | None = None
         self._opening: Any = None
         self._patient_from = 0.0
+        self._is_closed = False
         self._pid = os.getpid()
 
     def move(self, server: Server) -> None:
@@ -120,8 +124,11 @@ class Connection:
     def compare(self, tool: str) -> tuple[ToolChange, ...]:
         """Return how *tool* differs from what was pinned, connecting if need be.
 
-        Raises NotReachedError, soon where it did so a moment ago: who asks holds up others.
+        Raises NotReachedError, soon where it did so a moment ago: each run would wait for that before its call. Whoever
+        asks may have been left alone by all who wanted to know, so nothing is connected any more after `close`.
         """
+        if self._is_closed:
+            raise NotReachedError(f"the connection to {self._server.name} was closed", code="server_unavailable")
         if time.monotonic() < self._patient_from and not (self._session is not None and self._session.is_usable):
             raise NotReachedError(f"{self._server.name} couldn't be reached a moment ago", code="server_unavailable")
         future = self._host.loop.submit(self._compare(tool))
@@ -147,7 +154,7 @@ class Connection:
 
         Raises NotReachedError, CallEndedError, CallFailedError, or what the library raises of an answer that is none.
         """
-        course = _Course()
+        course, early_seconds = _Course(), min(EARLY_SECONDS, seconds_left() / 2)
         future = self._host.loop.submit(self._call(tool, arguments, meta, course, resolve))
         while True:
             try:
@@ -155,7 +162,8 @@ class Connection:
             except FutureTimeoutError:
                 if future.done():  # the call's own error is of that class
                     raise
-            if (cancelled.is_set() or seconds_left() <= 0) and not future.done():
+            kept_seconds = early_seconds if course.session is None else 0.0
+            if (cancelled.is_set() or seconds_left() <= kept_seconds) and not future.done():
                 self._end_call(future, course)
 
     def _end_call(self, future: Future[Any], course: _Course) -> None:
@@ -174,6 +182,7 @@ class Connection:
 
     def close(self) -> None:
         """End the connection, and the server where it is a process of ours."""
+        self._is_closed = True
         session, self._session = self._session, None
         if session is not None and self._pid == os.getpid() and self._host.loop.is_running:
             self._host.loop.submit(session.close(at_once=True)).result()

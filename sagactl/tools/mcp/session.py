@@ -125,13 +125,18 @@ class Session:
                 self._idle.set()
 
     async def close(self, *, at_once: bool = False) -> None:
-        """Let no further call use it, and end it: when the last call is over, or *at_once*."""
+        """Let no further call use it, and end it: when the last call is over, or *at_once*.
+
+        One that isn't ready yet has no call, and hears of its end in no other way than this.
+        """
         import asyncio
 
         self.is_retired = True
         if not at_once:
             await self._idle.wait()
         self._closing.set()
+        if not self._ready.is_set():
+            self._life.cancel()
         done, _ = await asyncio.wait([self._life], timeout=CLOSE_SECONDS)
         if not done:
             self._life.cancel()

@@ -106,8 +106,14 @@ class StdioTransport:
         from mcp.shared.message import SessionMessage
 
         self._has_ended, self._is_read = asyncio.Event(), asyncio.Event()
-        piped = await asyncio.to_thread(self._open)
-        pipes = await _Pipes.open(piped)
+        starting = asyncio.create_task(self._start())
+        is_cancelled = False
+        try:
+            await asyncio.shield(starting)
+        except asyncio.CancelledError:  # one that was started half-way would be ended by nobody
+            is_cancelled = True
+            await asyncio.wait([starting])
+        piped, pipes = starting.result()
         to_session, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         to_server, from_session = anyio.create_memory_object_stream[SessionMessage](0)
         tasks = [
@@ -120,6 +126,8 @@ class StdioTransport:
             )
         ]
         try:
+            if is_cancelled:
+                raise asyncio.CancelledError
             yield from_server, to_server
         finally:
             with anyio.CancelScope(shield=True):
@@ -131,6 +139,12 @@ class StdioTransport:
                 await asyncio.gather(*tasks, return_exceptions=True)
                 for stream in (to_session, from_session):
                     stream.close()
+
+    async def _start(self) -> tuple[Piped, _Pipes]:
+        import asyncio
+
+        piped = await asyncio.to_thread(self._open)
+        return piped, await _Pipes.open(piped)
 
     def _open(self) -> Piped:
         program = self._program

@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from sagactl.tools.mcp.results import shorten
 from sagactl.tools.mcp.stdio import MESSAGE_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -199,6 +200,10 @@ def _make_careful(inner: Any, transport: WebTransport) -> Any:
                 if (instead := transport.answer(request, LOST, _explain(error))) is None:
                     raise
                 return instead
+            if (failed := _judge_body(request, response.status_code, content)) is not None and (
+                instead := transport.answer(request, *failed)
+            ) is not None:
+                return instead
             return httpx2.Response(response.status_code, headers=response.headers, content=content, request=request)
 
         async def aclose(self) -> None:
@@ -224,6 +229,39 @@ def _judge(request: Any, response: Any) -> tuple[str, str] | None:
     if status >= 400 and not is_said:
         return (REFUSED if status in REFUSALS else LOST), f"HTTP {status}"
     return None
+
+
+def _judge_body(request: Any, status: int, content: bytes) -> tuple[str, str] | None:
+    """Return what a body of JSON says of the request where whoever answered didn't get as far as that very request.
+
+    An error of the protocol with the request's number is the server's own, and the settings say what it means. One
+    without a number is of a request that wasn't read; only at a call, as the library finds by them how to greet.
+    """
+    if status < 400:
+        return None
+    said = _read_error(content)
+    if said is None:
+        return (REFUSED if status in REFUSALS else LOST), f"HTTP {status}"
+    if said.get("id") is not None or status not in REFUSALS or not _is_call(request):
+        return None
+    return REFUSED, shorten(f"HTTP {status}: {said['error'].get('message', '')}")
+
+
+def _is_call(request: Any) -> bool:
+    try:
+        return bool(json.loads(request.content)["method"] == "tools/call")
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def _read_error(content: bytes) -> dict[str, Any] | None:
+    """Return *content* where it is an error in the words of the protocol."""
+    try:
+        said = json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+    is_error = isinstance(said, dict) and said.get("jsonrpc") == "2.0" and isinstance(said.get("error"), dict)
+    return said if is_error else None
 
 
 async def _read(response: Any) -> bytes:

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from sagactl.core.records import OutcomeKind
+from sagactl.tools.mcp.session import CLOSE_SECONDS
 from tests.tools.mcp.conftest import TOOLS, Bench, is_running, wait_until
 
 IN_A_CALL = {
@@ -109,6 +110,21 @@ def test_a_call_that_hangs_takes_no_other_with_it(bench: Bench) -> None:
     assert not is_running(server)
     bench.mode("good")
     assert bench.call().kind is OutcomeKind.SUCCEEDED
+
+
+def test_a_server_that_is_still_being_reached_is_given_up_at_once_at_the_end(bench: Bench) -> None:
+    """E17: nobody waits for the end of a connection that never was one, and its process is ended."""
+    bench.configure(TOOLS, connect_timeout="5m")
+    bench.mode("mute")
+    before = len(bench.started())
+    with ThreadPoolExecutor() as threads:
+        calling = threads.submit(bench.call, seconds=120.0)
+        wait_until(lambda: len(bench.started()) > before, 60)
+        begun = time.monotonic()
+        bench.close()
+        assert time.monotonic() - begun < CLOSE_SECONDS
+        assert calling.result().kind is OutcomeKind.UNAVAILABLE
+    assert not is_running(bench.started()[-1])
 
 
 def test_calls_at_once_share_a_start(bench: Bench) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from sagactl.core.records import Intent, RunStatus
 from sagactl.engine.ending import Why
+from sagactl.tools.mcp import connection
 from sagactl.written.problem import InvalidSagaError
 from tests.cli.project import Project, interrupt_twice
 from tests.tools.mcp.conftest import TOOLS, Bench, is_running, wait_until
@@ -89,6 +90,35 @@ def test_a_server_that_is_not_there_is_tried_again(lines: Bench) -> None:
     assert ending.failure is not None
     assert ending.failure.type == "server_unavailable"
     assert "no licence" in ending.failure.message
+
+
+def test_a_call_that_its_time_is_too_short_to_begin_is_no_doubt(lines: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """E3, E14: a server that isn't there in time was sent nothing: tried again, then undone, and nobody is asked."""
+    monkeypatch.setattr(connection, "COMPARE_SECONDS", 0.1)
+    lines.configure(TOOLS, connect_timeout="5m")
+    lines.mode("mute")
+    saga = lines.folder / "sagas" / "lines.yaml"
+    given = "with: {line: a}, start_to_close_timeout: 1s, retry: {max_attempts: 2}"
+    saga.write_text(SAGA.replace("with: {line: a}", given))
+    ending = lines.start("lines")
+    assert ending.failure is not None
+    assert (ending.status, ending.failure.type) == (RunStatus.ROLLED_BACK, "not_started")
+    assert lines.lines() == []
+
+
+def test_an_interrupt_is_heard_while_a_server_is_asked(lines: Bench, project: Project) -> None:
+    """E17: a server that is slow to say what it has gets no call after the signal, and keeps nobody."""
+    lines.configure(TOOLS, connect_timeout="5m")
+    lines.mode("mute")
+    before = len(lines.started())
+    driver = project.start("run", "lines", "-q")
+    wait_until(lambda: len(lines.started()) > before, 60)
+    driver.send_signal(signal.SIGTERM)
+    driver.communicate(timeout=60)
+    assert driver.returncode == 143
+    (run_id,) = lines.project.unfinished()
+    assert Intent not in {type(stored.record) for stored in lines.project.records(run_id)}
+    assert not is_running(lines.started()[-1])
 
 
 def test_a_servers_secret_is_waited_for(lines: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,6 +82,13 @@ IN_A_CALL = {
     "status 307": (OutcomeKind.REJECTED, "redirect"),
     "status 500": (OutcomeKind.UNKNOWN, "HTTP 500"),
     "status 429": (OutcomeKind.UNKNOWN, "HTTP 429"),
+    "json 401": (OutcomeKind.REJECTED, "HTTP 401"),
+    "json 400": (OutcomeKind.REJECTED, "HTTP 400"),
+    "json 500": (OutcomeKind.UNKNOWN, "HTTP 500"),
+    "json 429": (OutcomeKind.UNKNOWN, "HTTP 429"),
+    "error 401": (OutcomeKind.REJECTED, "HTTP 401: Unauthorized"),
+    "error 500": (OutcomeKind.UNKNOWN, "Unauthorized"),
+    "error 400 mine": (OutcomeKind.UNKNOWN, "Unauthorized"),
     "closes": (OutcomeKind.UNKNOWN, "complete"),
     "endless": (OutcomeKind.UNKNOWN, "more than 8388608 bytes"),
     "events": (OutcomeKind.UNKNOWN, ""),
@@ -151,6 +158,26 @@ def test_the_end_of_a_session_is_waited_for_briefly(bench: Bench, web: WebServer
     begun = time.monotonic()
     bench.close()
     assert time.monotonic() - begun < 15
+
+
+@pytest.mark.parametrize(("mode", "code"), [("error 400 mine", -32001), ("error 500", -32001)])
+def test_what_the_settings_say_of_an_error_holds_whatever_its_status(
+    bench: Bench, web: WebServer, mode: str, code: int
+) -> None:
+    """E3: an error of the protocol is the server's own word, and the operator knows what it means."""
+    bench.configure(f"[mcp.test.tools.put]\nunavailable = [{code}]\n", url=web.url)
+    assert bench.call().kind is OutcomeKind.SUCCEEDED
+    web.mode = mode
+    assert bench.call().kind is OutcomeKind.UNAVAILABLE
+
+
+def test_a_server_that_refuses_us_is_named_with_its_status(bench: Bench, web: WebServer) -> None:
+    """A wrong token is told from a server that isn't there, by `tools pin` and by a call."""
+    web.mode = "refuses 401"
+    (look,) = bench.servers.look()
+    assert (look.status, "HTTP 401" in (look.error or "")) == ("unreachable", True), look.error
+    answer = bench.call()
+    assert (answer.kind, answer.failure and "HTTP 401" in answer.failure.message) == (OutcomeKind.UNAVAILABLE, True)
 
 
 def test_a_server_that_is_gone_was_not_reached(bench: Bench, web: WebServer) -> None:

@@ -60,7 +60,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         method, number = message.get("method"), message.get("id")
-        if number is None:
+        if self.server.mode.startswith("refuses "):
+            self._send(int(self.server.mode.split()[1]), b'{"error": "invalid_token"}')
+        elif number is None:
             self._send(202, b"", "text/plain")
         elif method == "initialize":
             self.server.sessions += 1
@@ -82,7 +84,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _call(self, number: object) -> None:
         mode = self.server.mode
-        if mode.startswith("status "):
+        if mode.startswith("json "):
+            self._send(int(mode.split()[1]), b'{"detail": "sorry"}', "application/json; charset=utf-8")
+        elif mode.startswith("error "):
+            self._send_error(int(mode.split()[1]), number if mode.endswith("mine") else None)
+        elif mode.startswith("status "):
             self._send(int(mode.split()[1]), b"sorry", "text/plain", Location="http://127.0.0.1:1/elsewhere")
         elif mode == "session":
             self.server.mode = "good"
@@ -119,6 +125,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._send_json({"jsonrpc": "2.0", "id": number, "error": error})
         else:
             self._answer(number, {"content": [{"type": "text", "text": "done"}]})
+
+    def _send_error(self, status: int, number: object) -> None:
+        error = {"code": -32001, "message": "Unauthorized: \x1b[31mno valid token"}
+        self._send(status, json.dumps({"jsonrpc": "2.0", "id": number, "error": error}).encode())
 
     def _drip(self) -> None:
         with contextlib.suppress(OSError):
