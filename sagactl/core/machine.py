@@ -226,7 +226,7 @@ def _evaluate_step(turn: _Turn, step: Step) -> StepDecided | Decision:
         return Decision(now_ms, DecisionKind.REFUSED, step=step.id, failure=failure)
     if step.approval is None or not arguments:
         return StepDecided(now_ms, step.id, runs=True, items=items)
-    approval = people.digest_of_approval(turn.state, step, arguments)
+    approval = people.digest_of_approval(turn.state, step.id, arguments)
     until_ms = None if step.approval.timeout_ms is None else now_ms + step.approval.timeout_ms
     return StepDecided(now_ms, step.id, True, items, approval, until_ms, arguments)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from sagactl.core.frontier import apply_event, begin_step, deny_step, fail_run
-from sagactl.core.people import prolong
+from sagactl.core.people import prolong, prolong_approvals, renew_approvals
 from sagactl.core.records import (
     Cause,
     Direction,
@@ -46,7 +46,7 @@ def _apply_accepted(saga: Saga, state: RunState, request: Request, at_ms: int) -
         case Verb.APPROVE | Verb.DENY:
             _apply_answer(saga, state, request, at_ms)
         case Verb.UNPAUSE:
-            state.paused = False
+            _lift_pause(state, at_ms)
         case Verb.REBIND:
             _apply_rebinding(state, request)
         case _:
@@ -56,9 +56,10 @@ def _apply_accepted(saga: Saga, state: RunState, request: Request, at_ms: int) -
 def _apply_effect(state: RunState, request: Request, at_ms: int) -> None:
     effect, _ = EFFECTS[request.verb][stand_of(state)]
     if effect is Effect.PAUSE:
-        state.paused = True
+        state.paused_since_ms = at_ms if state.paused_since_ms is None else state.paused_since_ms
         return
-    state.paused = state.paused and effect is Effect.NOTHING  # who turns a run around wants it to go on
+    if effect is not Effect.NOTHING:  # who turns a run around wants it to go on
+        _lift_pause(state, at_ms)
     if effect is Effect.END:
         state.terminating = True
         state.failing_since_ms = at_ms
@@ -67,13 +68,20 @@ def _apply_effect(state: RunState, request: Request, at_ms: int) -> None:
         _turn_back(state, request, at_ms)
 
 
+def _lift_pause(state: RunState, at_ms: int) -> None:
+    if state.paused:
+        prolong_approvals(state, at_ms)
+        state.paused_since_ms = None
+
+
 def _apply_rebinding(state: RunState, request: Request) -> None:
-    """E16: from its first record on the log is a log of the new definition too, so nothing else changes here."""
+    """E16: the whole log is a log of the new definition too, so no more changes than what people are asked (E22)."""
     if state.in_flight or state.ended is not None:
         raise IllegalRecordError("a run is bound to another definition between two calls, before its end")
     if request.digest is None or request.replaces != state.definition:
         raise IllegalRecordError(f"the run is bound to {state.definition}, not to {request.replaces}")
     state.definition = request.digest
+    renew_approvals(state)
 
 
 def _apply_answer(saga: Saga, state: RunState, request: Request, at_ms: int) -> None:
@@ -106,6 +114,7 @@ def _wake(state: RunState, at_ms: int) -> None:
     if state.stuck is None:
         return
     prolong(state, at_ms - state.stuck.at_ms)
+    prolong_approvals(state, at_ms)
     state.stuck = None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from sagactl.core.people import approval_until_ms
 from sagactl.core.policy import Zone, has_key_expired, policy_in_doubt, zone_of
 from sagactl.core.records import (
     Cause,
@@ -24,6 +25,7 @@ from sagactl.core.stands import EFFECTS, Effect, stand_of
 from sagactl.core.state import OperationState, RunState, call_of
 
 A_RESUME_DOES: Final = "a resume carries that out"
+AN_UNPAUSE_DOES: Final = "an unpause carries that out"
 """What a refusal ends with that names what to do instead."""
 
 
@@ -71,11 +73,18 @@ def _object_to_author(saga: Saga, state: RunState, request: Request, step_id: st
     assert approval is not None, "what is awaited was asked for"
     if approval.by and request.who not in approval.by:
         return f"only {', '.join(approval.by)} may answer for {step_id}, not {request.who}"
-    if awaited.until_ms is not None and at_ms >= awaited.until_ms:
-        return f"the time to answer for {step_id} is over: it counts as denied, and {A_RESUME_DOES}"
+    until_ms = approval_until_ms(state, awaited, at_ms)
+    if until_ms is not None and at_ms >= until_ms:
+        return f"the time to answer for {step_id} is over: it counts as denied, and {_say_what_denies(state)}"
     if request.verb is Verb.APPROVE and request.digest != awaited.digest:
         return f"what {step_id} would do is not what was approved: look at it again"
     return None
+
+
+def _say_what_denies(state: RunState) -> str:
+    if state.stuck is not None:
+        return "that is carried out once the dead letters are answered"
+    return AN_UNPAUSE_DOES if state.paused else A_RESUME_DOES
 
 
 def _past_pivot(request: Request, detail: str) -> tuple[Effect, str]:

@@ -5,6 +5,9 @@ with is known, and answered once. Its arguments are evaluated then, recorded, an
 is approved is told by a digest of the run's definition, the step, and these arguments; an answer carries the digest
 that its author has seen, and one that differs is refused. So nobody approves one thing and gets another.
 
+An approval's own time runs while the run waits for its answer, and stands still while an operator has paused the run
+or it is stuck: the answer would begin nothing then.
+
 A run in which nothing but a person's answer is awaited holds nothing: no slot, no lease, no process. Such time doesn't
 count against its deadlines: `people_since_ms` says since when it runs.
 """
@@ -15,7 +18,7 @@ from sagactl.core.canonical import Json, canonical, digest
 from sagactl.core.records import Direction
 from sagactl.core.saga import PAYLOAD_BYTES_MAX, Saga, Step
 from sagactl.core.scope import run_scope
-from sagactl.core.state import RunState, next_timer
+from sagactl.core.state import Awaited, RunState, next_timer
 from sagactl.core.template import Evaluator, ExpressionError, Scope, render
 from sagactl.core.transitions import SETTLED_PHASES
 
@@ -51,9 +54,36 @@ def _evaluate(step: Step, scope: Scope, evaluator: Evaluator) -> Json:
     return arguments
 
 
-def digest_of_approval(state: RunState, step: Step, arguments: tuple[Json, ...]) -> str:
-    """Return what an approval of *step* is bound to."""
-    return digest([state.definition, step.id, list(arguments)])
+def digest_of_approval(state: RunState, step_id: str, arguments: tuple[Json, ...]) -> str:
+    """Return what an approval of a step is bound to."""
+    return digest([state.definition, step_id, list(arguments)])
+
+
+def renew_approvals(state: RunState) -> None:
+    """Ask anew, for the same arguments, what was asked under another definition: an answer to that is void (E22)."""
+    for step_id, step in state.steps.items():
+        if step.asked is None:
+            continue
+        found = digest_of_approval(state, step_id, step.arguments)
+        step.asked = step.asked._replace(digest=found)
+        if step_id in state.awaiting:
+            state.awaiting[step_id] = state.awaiting[step_id]._replace(digest=found)
+
+
+def approval_until_ms(state: RunState, awaited: Awaited, at_ms: int) -> int | None:
+    """Return until when an approval can be given, if nothing holds its run up from *at_ms* on."""
+    since_ms = _held_since_ms(state)
+    return awaited.until_ms if awaited.until_ms is None or since_ms is None else awaited.until_ms + at_ms - since_ms
+
+
+def _held_since_ms(state: RunState) -> int | None:
+    return state.paused_since_ms if state.stuck is None else state.stuck.at_ms
+
+
+def prolong_approvals(state: RunState, at_ms: int) -> None:
+    """Give back what the pause that ends now, or the time in which the run was stuck, took of the time to answer."""
+    for step_id, awaited in state.awaiting.items():
+        state.awaiting[step_id] = awaited._replace(until_ms=approval_until_ms(state, awaited, at_ms))
 
 
 def note_people(state: RunState, at_ms: int) -> None:

@@ -311,7 +311,7 @@ _SAME: Final = (
         "pivot_passed",
         "pivot_announced",
     ),
-    *("deferred", "answered", "paused", "deadline_ms", "deadline_alerted", "people_since_ms", "not_undone"),
+    *("deferred", "answered", "paused_since_ms", "deadline_ms", "deadline_alerted", "people_since_ms", "not_undone"),
     *("abandoned", "waiting", "stuck", "ended", "in_flight"),
 )
 

@@ -185,7 +185,8 @@ class RunState:
     pivot_announced: bool = False
     deferred: list[Request] = field(default_factory=list)
     answered: set[str] = field(default_factory=set)
-    paused: bool = False
+    paused_since_ms: int | None = None
+    """Since when an operator has let the run begin nothing new."""
     people_since_ms: int | None = None
     """Since when nothing but an answer of a person has been awaited."""
     deadline_ms: int | None = None
@@ -202,6 +203,11 @@ class RunState:
         """Return the id of the run."""
         assert self.created is not None, "a run begins with its first record"
         return self.created.run_id
+
+    @property
+    def paused(self) -> bool:
+        """Tell whether an operator lets the run begin nothing new (E22)."""
+        return self.paused_since_ms is not None
 
     @property
     def is_pivot_open(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from sagactl.core.canonical import Json
-from sagactl.core.operators import A_RESUME_DOES
+from sagactl.core.operators import A_RESUME_DOES, AN_UNPAUSE_DOES
 from sagactl.core.records import Failure, NotUndone, RunStatus
 from sagactl.core.summary import Summary
 from sagactl.dataclass import dataclass
@@ -60,6 +60,7 @@ class Ending:
 
 
 def make_refusal(run_id: str, detail: str | None) -> RefusedError:
-    """Return the error of a request that the run's state doesn't allow, with what helps: a look, or a resume."""
-    verb = "resume" if detail is not None and detail.endswith(A_RESUME_DOES) else "show"
+    """Return the error of a request that the run's state doesn't allow, with what helps: a look, or what goes on."""
+    goes_on = {A_RESUME_DOES: "resume", AN_UNPAUSE_DOES: "unpause"}
+    verb = next((each for words, each in goes_on.items() if (detail or "").endswith(words)), "show")
     return RefusedError(f"run {run_id}: {detail}", hint=f"sagactl {verb} {run_id}")

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from sagactl.core import people
 from sagactl.core.difference import Aspect, compare
 from sagactl.core.evolve import replay
 from sagactl.core.rebinding import Past, Rebinding, _find_disagreements, plan_rebinding, rebinding_record
@@ -239,6 +240,35 @@ def test_what_a_person_was_shown_is_what_is_called() -> None:
     assert look(play, changed).objections == ["a: a person was asked about it, and its arguments stay"]
 
 
+def test_an_approval_that_was_asked_for_is_asked_for_anew() -> None:
+    """E16, E22: an answer is bound to the definition: one to what was shown before is refused, one to what is isn't."""
+    play = Play(saga("a -> b -> c", b={"approval": Approval(timeout_ms=60_000)}))
+    play.run(until=1_000)
+    before = play.state.awaiting["b"]
+    bind(play, edit(play.saga, "c", description="later"))
+    after = play.state.awaiting["b"]
+    assert after == (people.digest_of_approval(play.state, "b", ({},)), before.until_ms)
+    assert after.digest != before.digest
+    answer = play.ask(Verb.APPROVE, "b", digest=before.digest)
+    assert (answer.disposition, answer.detail) == (
+        Disposition.REFUSED,
+        "what b would do is not what was approved: look at it again",
+    )
+    assert play.ask(Verb.APPROVE, "b", digest=after.digest).disposition is Disposition.ACCEPTED
+    assert play.run().status is RunStatus.SUCCEEDED
+
+
+def test_an_approval_that_was_denied_is_asked_for_again_under_the_new_definition() -> None:
+    """E22, E23: behind the pivot a person can have it asked again, which asks for what is done now."""
+    play = Play(saga("p* -> b -> c", b={"approval": Approval()}))
+    play.run()
+    before = play.state.awaiting["b"].digest
+    play.ask(Verb.DENY, "b")
+    bind(play, edit(play.saga, "c", description="later"))
+    play.ask(Verb.RETRY, "b")
+    assert play.state.awaiting["b"].digest == people.digest_of_approval(play.state, "b", ({},)) != before
+
+
 def test_a_step_that_was_never_called_can_be_mended() -> None:
     """E16, E21, E23: behind the pivot a refused expression is a dead letter; with other arguments its retry goes on."""
     play = Play(saga("p* -> c", c={"arguments": {"x": "${{ broken() }}"}}))
@@ -413,7 +443,7 @@ def test_a_log_that_would_have_gone_on_otherwise_is_refused_by_trial() -> None:
 
 
 TWISTS: dict[str, tuple[Callable[[RunState], object], str]] = {
-    "a field of the run": (lambda state: setattr(state, "paused", True), "its paused would be another"),
+    "a field of the run": (lambda state: setattr(state, "pivot_passed", True), "its pivot_passed would be another"),
     "an operation": (lambda state: setattr(state.operations[operation("b")], "attempts", 9), "b would stand otherwise"),
     "an operation that isn't there": (lambda state: state.operations.pop(operation("a")), "a would stand otherwise"),
     "a step": (lambda state: setattr(state.steps["a"], "output", "x"), "a would stand otherwise"),

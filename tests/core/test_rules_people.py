@@ -289,6 +289,84 @@ def test_a_pause_doesnt_count_against_time() -> None:
     assert play.run().status is RunStatus.SUCCEEDED
 
 
+@pytest.mark.parametrize("is_behind", [False, True])
+def test_a_pause_takes_none_of_the_time_to_answer(is_behind: bool) -> None:
+    """E22: what was left when the run was paused is left when it goes on, whoever drives it then."""
+    limited = {"approval": Approval(timeout_ms=60_000)}
+    play = Play(saga("p* -> b" if is_behind else "a -> b", b=limited))
+    play.run(until=1_000)
+    play.now = 40_010
+    play.ask(Verb.PAUSE)
+    play.now += 500_000
+    play.ask(Verb.PAUSE)  # asking twice doesn't begin it anew
+    play.claim()
+    assert play.last is not None
+    assert play.last.then == Wait("paused")
+    play.ask(Verb.UNPAUSE)
+    assert play.last.then == Wait("approval", play.now + 20_000, "b")
+    assert play.fold() == play.state
+    play.now += 20_000
+    play.claim()
+    if is_behind:
+        assert play.status() is RunStatus.STUCK
+    else:
+        assert play.run().cause is Cause.DENIED
+
+
+def test_a_paused_run_takes_answers_as_long_as_time_was_left() -> None:
+    """E22: who comes before the time is over is heard; who comes too late is told what carries the denial out."""
+    approval = Approval(timeout_ms=60_000)
+    early, late = (Play(saga("a -> b", b={"approval": approval})) for _ in range(2))
+    for play, at_ms in ((early, 60_009), (late, 60_010)):
+        play.run(until=1_000)
+        play.now = at_ms
+        request = Request("q0", Verb.PAUSE, "eva")
+        play.put(answer_request(play.saga, play.state, request, play.now))
+        play.now = 600_000
+    assert approve(early, "b").disposition is Disposition.ACCEPTED
+    early.ask(Verb.UNPAUSE)
+    assert early.run().status is RunStatus.SUCCEEDED
+    answer = approve(late, "b")
+    assert (answer.disposition, answer.detail) == (
+        Disposition.REFUSED,
+        "the time to answer for b is over: it counts as denied, and an unpause carries that out",
+    )
+    late.ask(Verb.UNPAUSE)
+    assert late.run().cause is Cause.DENIED
+
+
+def test_a_stuck_run_takes_none_of_the_time_to_answer() -> None:
+    """E22: nothing would begin in it, so silence says nothing; an answer that comes too late waits for the decision."""
+    play = Play(saga("[a | b] -> p*", a={"on_unknown": "ask"}, b={"approval": Approval(timeout_ms=60_000)}))
+    play.turn()
+    play.answer("a", "lost")
+    assert play.status() is RunStatus.STUCK
+    play.now += 59_999
+    spare = play.fold()
+    request = Request("q9", Verb.APPROVE, "eva", operation=operation("b"), digest=digest(play, "b"))
+    assert answer_request(play.saga, spare, request, play.now).disposition is Disposition.ACCEPTED
+    play.now += 600_000
+    play.resolve("a", Resolution.DONE, output={"id": "a"})
+    assert play.last is not None
+    assert play.last.then == Wait("approval", play.now + 60_000, "b")
+    assert approve(play, "b").disposition is Disposition.ACCEPTED
+    assert play.run().status is RunStatus.SUCCEEDED
+
+
+def test_an_answer_too_late_in_a_stuck_run_names_the_decision() -> None:
+    """E22: a resume of a stuck run calls nothing, so it isn't what carries a denial out."""
+    play = Play(saga("[a | b] -> p*", a={"on_unknown": "ask"}, b={"approval": Approval(timeout_ms=60_000)}))
+    play.turn()
+    play.now = 70_000
+    play.claim()  # the call of `a` was lost with its driver
+    assert play.status() is RunStatus.STUCK
+    answer, once = approve(play, "b"), "that is carried out once the dead letters are answered"
+    assert (answer.disposition, answer.detail) == (
+        Disposition.REFUSED,
+        f"the time to answer for b is over: it counts as denied, and {once}",
+    )
+
+
 def test_pausing_what_is_paused_and_unpausing_what_is_not() -> None:
     """E22: asking twice is harmless; there is nothing to lift where nothing was paused."""
     play = Play(saga("a"))

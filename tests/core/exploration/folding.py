@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from sagactl.core.backward import is_due_for_undo
 from sagactl.core.canonical import Json
+from sagactl.core.people import approval_until_ms
 from sagactl.core.records import Failure
 from sagactl.core.saga import Saga
 from sagactl.core.state import Backward, OperationState, RunState, StepState
@@ -75,7 +76,10 @@ def key_of(saga: Saga, state: RunState, now_ms: int) -> tuple[Any, ...]:
         tuple(state.touched),
         tuple(state.needs_left.items()),
         tuple(state.undecided),
-        tuple((step_id, asked.digest, _ahead(asked.until_ms, now_ms)) for step_id, asked in state.awaiting.items()),
+        tuple(
+            (step_id, asked.digest, _ahead(approval_until_ms(state, asked, now_ms), now_ms))
+            for step_id, asked in state.awaiting.items()
+        ),
         tuple(state.startable),
         tuple(state.ready),
         tuple(state.undrawn),
@@ -87,7 +91,7 @@ def key_of(saga: Saga, state: RunState, now_ms: int) -> tuple[Any, ...]:
         (tuple(state.troubled), state.has_recovered),
         _failure_key(state.failure),
         *(state.direction, state.cause, state.failed_step, state.failing, state.terminating, state.pivot),
-        *(state.pivot_passed, state.pivot_announced, state.paused, state.people_since_ms is None),
+        *(state.pivot_passed, state.pivot_announced, state.paused_since_ms is None, state.people_since_ms is None),
         *(state.deadline_alerted, state.abandoned, state.unfinished, state.definition),
         None if state.failing is None and not state.terminating else _behind(state.failing_since_ms, now_ms),
         _ahead(state.deadline_ms, now_ms),

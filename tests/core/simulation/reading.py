@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sagactl.core.canonical import digest
 from tests.core.simulation.evidence import DAY_MS, GRACE_MS, Evidence, Findings, Known, Op, Plain, other, spell
 
 
@@ -42,6 +43,8 @@ class Reading:
         self.unapproved: dict[str, Plain] = {}
         """Steps that wait for a person, or were denied."""
         self.is_paused = False
+        self.held_at_ms: int | None = None
+        """Since when the run is paused or stuck, so that the time to answer stands still."""
         self.read()
 
     def read(self) -> None:
@@ -451,6 +454,7 @@ class Reading:
         self._check(any(known.is_dead for known in self.known.values()), "V1", "stuck without a dead letter")
         self._check(not self._open(), "V1", "stuck while a call is under way")
         self.stuck = True
+        self._note_hold(record["at_ms"])
 
     def _decide_alert(self, record: Plain) -> None:
         self._check(self.ended is None, "L5", "an alert after the end")
@@ -470,15 +474,20 @@ class Reading:
         if disposition != "accepted":
             return
         self.accepted.append((self.seq, request))
-        self.stuck = False
         verb = request["verb"]
-        self.is_paused = verb == "pause" or (self.is_paused and verb in {"approve", "deny", "retry", "resolve"})
+        self.stuck = self.stuck and verb == "rebind"
+        self.is_paused = verb == "pause" or (
+            self.is_paused and verb in {"approve", "deny", "retry", "resolve", "rebind"}
+        )
+        self._note_hold(record["at_ms"])
         if verb in {"approve", "deny"}:
             self._read_answer(request)
         elif verb in {"retry", "resolve"}:
             if verb == "retry" and not request["reason"]:
                 self._check_order(request["operation"], record["at_ms"])
             self._settle_letter(request)
+        elif verb == "rebind":
+            self._renew_approvals(request["digest"])
         elif verb == "rollback":
             self.may_go_past_pivot |= request["past_pivot"] and bool(request["reason"])
         if verb in {"cancel", "rollback"} and self.turned_at is None:
@@ -495,6 +504,23 @@ class Reading:
             return
         is_over = at_ms + call["start_to_close_ms"] <= known.first_at_ms + kept_ms
         self._check(is_over, "E23", f"{spell(op)}: ordered under a key that may be forgotten, without a reason")
+
+    def _note_hold(self, at_ms: int) -> None:
+        """E22: what a pause, or the time in which the run was stuck, took of the time to answer is given back."""
+        is_held = self.is_paused or self.stuck
+        if is_held and self.held_at_ms is None:
+            self.held_at_ms = at_ms
+        elif not is_held and self.held_at_ms is not None:
+            taken_ms, self.held_at_ms = at_ms - self.held_at_ms, None
+            for step, asked in self.unapproved.items():
+                if asked["until_ms"] is not None:
+                    self.unapproved[step] = {**asked, "until_ms": asked["until_ms"] + taken_ms}
+
+    def _renew_approvals(self, definition: str) -> None:
+        """E22: what is asked for is bound to the definition that the run has now."""
+        for step, asked in self.unapproved.items():
+            approval = digest([definition, step, list(asked["arguments"])])
+            self.unapproved[step] = {**asked, "approval": approval}
 
     def _read_answer(self, request: Plain) -> None:
         step = request["operation"][0]
