@@ -14,7 +14,7 @@ from sagactl.conformance.world import SetUpError, World
 from sagactl.core.answer import Answer, ProbeReply
 from sagactl.core.calls import choose_probe_arguments
 from sagactl.core.canonical import Json
-from sagactl.core.records import Direction, Failure, OutcomeKind
+from sagactl.core.records import Direction, Failure, OutcomeKind, ProbeAnswer
 from sagactl.core.saga import ToolFacts
 from sagactl.core.template import ExpressionError, Template
 from sagactl.dataclass import dataclass
@@ -136,20 +136,23 @@ class Stage:
         return [each for each in (*left, *self.world.tear_down()) if each]
 
     def _take_back(self, identity: Identity, output: Json) -> str:
-        """Undo one call, and return why it isn't undone; without an output only what can do without is asked."""
+        """Undo one call, and return why it isn't undone; without an output only what can do without is asked.
+
+        What the probe says was never done needs no undo.
+        """
         undo = self.subject.undo
         assert undo is not None, "there is a compensation"
         try:
-            if output is None and not undo.null_safe:
-                output = self._ask_for_output(identity)
+            if output is None and not undo.null_safe and self.subject.probe is not None:
+                reply = self.probe(identity)
+                if reply.answer is ProbeAnswer.NOT_DONE:
+                    return ""
+                output = reply.output
             answer = self.undo(identity, output)
         except (SetUpError, HangingError, RefusedError) as error:
             return f"something may be left of a call: {error}"
         is_undone = answer.kind is OutcomeKind.SUCCEEDED
         return "" if is_undone else f"something may be left of a call: {undo.name} came to {say_answer(answer)}"
-
-    def _ask_for_output(self, identity: Identity) -> Json:
-        return None if self.subject.probe is None else self.probe(identity).output
 
 
 def say_answer(answer: Answer) -> str:

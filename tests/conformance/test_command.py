@@ -165,7 +165,7 @@ def test_a_tear_down_that_fails_is_told(tmp_path: Path) -> None:
 ELSEWHERE = '''
 import os
 from pathlib import Path
-from sagactl import CallContext, Rejected, tool
+from sagactl import CallContext, Done, NotDone, Rejected, tool
 
 ELSEWHERE = Path(os.environ["ELSEWHERE"])
 
@@ -209,11 +209,39 @@ def clear(name: str) -> None:
 '''
 
 
+ORDERING = '''
+@tool("far.order", compensation="far.end", compensation_with={"name": "${{ output.name }}"}, probe="far.find",
+      chaos_safe=True)
+def order(context: CallContext, word: str = "") -> dict[str, str]:
+    """Start a thing in a system elsewhere, and lose the answer before or after it."""
+    if word == "before":
+        raise RuntimeError("nobody knows")
+    place = ELSEWHERE / context.idempotency_key.replace("/", "-")
+    place.write_text("runs")
+    if word == "after":
+        raise RuntimeError("nobody knows")
+    return {"name": place.name}
+
+
+@tool("far.end", chaos_safe=True)
+def end(name: str) -> None:
+    """End it; there is no ending of what has no name."""
+    (ELSEWHERE / name).unlink(missing_ok=True)
+
+
+@tool("far.find", read_only=True, chaos_safe=True)
+def find(context: CallContext) -> Done | NotDone:
+    """Look for it."""
+    place = ELSEWHERE / context.forward_key.replace("/", "-")
+    return Done({"name": place.name}) if place.exists() else NotDone()
+'''
+
+
 def _make_elsewhere(folder: Path, check_file: str, **environ: str) -> tuple[Project, Path]:
     elsewhere = folder / "elsewhere"
     elsewhere.mkdir()
     (folder / "plugins").mkdir()
-    (folder / "plugins" / "far.py").write_text(ELSEWHERE)
+    (folder / "plugins" / "far.py").write_text(ELSEWHERE + ORDERING)
     (folder / "plugins" / "far.check.yaml").write_text(check_file)
     return Project(folder, {"ELSEWHERE": str(elsewhere), **environ}), elsewhere
 
@@ -237,6 +265,18 @@ def test_what_cannot_be_taken_back_is_told(tmp_path: Path) -> None:
     assert result.json["notes"] == [
         "far.put: something may be left of a call: far.take came to rejected: kept: it can't be ended"
     ]
+
+
+@pytest.mark.parametrize("word", ["before", "after"])
+def test_what_was_never_done_is_not_said_to_be_left(tmp_path: Path, word: str) -> None:
+    """A call in doubt whose undo needs the output: its probe says whether there is anything to undo."""
+    file = "{tools: {far.order: {with: {word: x}, rejects: [{word: %s}]}}}"
+    project, elsewhere = _make_elsewhere(tmp_path, file % word)
+    result = check(project, "far.order", "--rule", "rejects", "-o", "json")
+    (found,) = result.json["tools"][0]["rules"]
+    assert found["seen"].startswith("rejects[0] came to unknown")
+    assert result.json["notes"] == []
+    assert list(elsewhere.iterdir()) == []
 
 
 def test_all_is_torn_down_that_can_be(tmp_path: Path) -> None:
