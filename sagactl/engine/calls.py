@@ -41,6 +41,8 @@ class CallUnderWay:
     invocation: Invocation
     deadline: float
     is_probe: bool
+    is_asking_again: bool = False
+    """The operation has said that it is pending: this call only asks after what an earlier one began (E5)."""
     job: AsyncJob | None = None
     told_to_end_at: float | None = None
     end_reason: str | None = None
@@ -121,8 +123,12 @@ class CallStarter:
 
 
 def _is_too_late(call: CallUnderWay) -> bool:
-    """Tell whether no time is left for *call*; a probe's answer is judged alone, as it does nothing."""
-    return not call.is_probe and call.started_at >= call.deadline
+    """Tell whether no time is left for *call*, so that nothing is done where it isn't made.
+
+    A probe's answer is judged alone, as it does nothing. And who asks after what an earlier call began can't say that
+    there is nothing: what comes of that is late, and unknown.
+    """
+    return not (call.is_probe or call.is_asking_again) and call.started_at >= call.deadline
 
 
 def _reply_for_bug(error: object, *, is_probe: bool) -> Reply:

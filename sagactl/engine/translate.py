@@ -24,6 +24,7 @@ def make_call(run_id: str, making: MakeCall | AskProbe, now_ms: int, now: float,
         invocation=_make_invocation(run_id, making, number, seconds, project),
         deadline=now + seconds,
         is_probe=isinstance(making, AskProbe),
+        is_asking_again=isinstance(making, MakeCall) and making.intent.asking > 1,
     )
 
 

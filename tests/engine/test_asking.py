@@ -335,5 +335,27 @@ def test_a_call_that_has_no_time_left_is_not_made_and_leaves_no_doubt(is_async: 
         assert (ending.status, calls) == (RunStatus.SUCCEEDED, [2])
 
 
+def test_asking_too_late_after_what_is_pending_leaves_it_in_doubt() -> None:
+    """E5, E14: a commit outlasts the time of a call that only asks again: what was begun may be done, and is undone."""
+    clock = JumpingClock()
+
+    def hold(batches: Sequence[Batch]) -> None:
+        records = [record for batch in batches for record in batch.records]
+        if any(isinstance(record, Intent) and record.asking == 2 for record in records):
+            clock.ahead_seconds += 5.0
+
+    pending = Answer(OutcomeKind.PENDING, after_ms=100)
+    log = WatchedLog(MemoryLog(), hold)
+    step = make_step("a", start_to_close_ms=2_000, schedule_to_close_ms=3_000)
+    saga = make_saga(step)
+    toolbox = FakeToolbox({"do": lambda _: pending, "undo": lambda _: DONE})
+    driver = make_driver(log, saga, toolbox, clock=clock, lease_ms=15_000)
+    driver.create(make_new_run(saga), saga)
+    ending = driver.drive()["run1"]
+    outcomes = [record for commit in log.commits for record in commit if isinstance(record, Outcome)]
+    assert [each.kind for each in outcomes[:2]] == [OutcomeKind.PENDING, OutcomeKind.UNKNOWN]
+    assert (ending.status, toolbox.begun()[-1]) == (RunStatus.ROLLED_BACK, "a/compensation")
+
+
 def _has_outcome(committed: Committed) -> bool:
     return any(isinstance(record, Outcome) for record in committed.records)
