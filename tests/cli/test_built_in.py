@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from sagactl import open_project
+from sagactl.core.records import Timer
 from tests.cli.project import WAIT_SECONDS, Project
 from tests.tools.shell.commands import BEATS, has_fallen_silent, is_alive, read_beats, wait_until
 
@@ -150,7 +152,7 @@ def test_a_sleep_outlasts_a_kill_and_is_not_begun_anew(project: Project) -> None
     """E5, E17: a run killed while it waits goes on at the moment that was fixed before, not later and not sooner."""
     (project.path / "sagas" / "nap.yaml").write_text(NAP.format(length="8s"))
     process = project.start("run", "nap", "-q")
-    wait_until(lambda: _is_waiting(project))
+    wait_until(lambda: _has_timer(project))
     process.kill()
     process.communicate()
     due = project.latest()["waiting_for"]["until"]
@@ -163,9 +165,11 @@ def test_a_sleep_outlasts_a_kill_and_is_not_begun_anew(project: Project) -> None
     assert (project.path / "after").stat().st_mtime >= _seconds_of(step["output"]["until"])
 
 
-def _is_waiting(project: Project) -> bool:
-    shown = project.run("show", "-o", "json")
-    return shown.code == 0 and shown.json["run"]["waiting_for"] is not None
+def _has_timer(project: Project) -> bool:
+    """Look from this process: a command that looks may take as long to start as the timer runs."""
+    with open_project(project.path) as opened:
+        stored = [each for run_id in opened.unfinished() for each in opened.records(run_id)]
+    return any(isinstance(each.record, Timer) for each in stored)
 
 
 def _seconds_of(text: str) -> float:
@@ -176,12 +180,15 @@ def _seconds_of(text: str) -> float:
 
 def test_without_waiting_a_sleep_ends_with_12_and_says_until_when(project: Project) -> None:
     """Exit codes: `--no-wait` doesn't stay for a timer; a resume after the moment goes on at once."""
-    (project.path / "sagas" / "nap.yaml").write_text(NAP.format(length="6s"))
+    (project.path / "sagas" / "nap.yaml").write_text(NAP.format(length="6h"))
     done = project.run("run", "nap", "--no-wait", "-o", "json")
     assert done.code == 12
     assert "nap waits for " in done.err
-    until = done.json["run"]["waiting_for"]["until"]
     assert "nap goes on at " in project.run("show").out
+    (project.path / "sagas" / "nap.yaml").write_text(NAP.format(length="4s"))
+    done = project.run("run", "nap", "--no-wait", "-o", "json")
+    assert done.code == 12
+    until = done.json["run"]["waiting_for"]["until"]
     wait_until(lambda: time.time() > _seconds_of(until))
     assert project.run("resume", done.json["run"]["id"], "--no-wait", "-q").code == 0
 
