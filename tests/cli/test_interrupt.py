@@ -56,13 +56,21 @@ def test_the_second_signal_leaves_at_once_and_the_call_is_in_doubt(project: Proj
 
 def test_two_signals_at_once_are_one(project: Project) -> None:
     """Terminals send a signal twice: within half a second that is the first one only."""
-    process = project.start(*RUN, "-i", "card=slow")
-    _wait_for(project, process, "billing.charge")
-    process.send_signal(signal.SIGINT)
-    time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=WAIT_SECONDS)
-    assert process.returncode == 130
+    for number in range(5):  # a busy machine may take half a second between the two, which are two then
+        process = project.start(
+            "run", "onboarding", "-i", f"email=a{number}@b.cc", "-i", "amount:=1", "-i", "card=slow"
+        )
+        _wait_for(project, process, "billing.charge")
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=WAIT_SECONDS)
+        assert process.returncode == 130
+        if "left at once" not in err:
+            break
+        project.run("sandbox", "reset")
+        (project.path / "witness.jsonl").unlink()
+    assert "left at once" not in err
     assert sum(entry["effect"] == "charged" for entry in project.ledger()) == 1
 
 
