@@ -146,7 +146,7 @@ def test_a_run_that_fails_by_itself_names_its_step(tmp_path: Path) -> None:
         '@tool("stalling.put", chaos_safe=True, compensation="strange.take")\n'
         "def put() -> dict[str, str]:\n    time.sleep(600)\n    return {}\n"
     )
-    result = run_chaos(project, "--timeout", "4", "-o", "json")
+    result = run_chaos(project, "--timeout", "10", "-o", "json")
     assert (result.code, result.json["error"]["code"]) == (6, "no-reference")
     assert result.json["error"]["message"].endswith("doesn't succeed: wrong: timeout")
 

@@ -47,7 +47,7 @@ PLANTED = {
     "no tombstone": Planted("late.put", "late-effect-after-undo"),
     "wrong before the pivot": Planted("claimed.put", "pivot-before-doubt", also=frozenset({"probe-lies"})),
     "refuses behind the pivot": Planted("proud.put", "stuck-on-retry", saga=BEHIND_PIVOT),
-    "lock outlives": Planted("hanging.put", "never-ends", options=("--timeout", "4")),
+    "lock outlives": Planted("hanging.put", "never-ends", options=("--timeout", "10")),
     "nobody can tell": Planted("blind.put", "asks-a-person", severity="note"),
     "refuses a known key": Planted("proud.put", "key-refused", severity="note"),
     "unseen": Planted("far.put", "effect-not-seen", severity="note"),

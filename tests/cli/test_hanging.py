@@ -36,14 +36,14 @@ def refuse() -> None:
 SAGA = """
 saga: hang
 steps:
-  - {id: one, tool: hang.take, start_to_close_timeout: 200ms, retry: {max_attempts: 1}}
+  - {id: one, tool: hang.take, start_to_close_timeout: 2s, retry: {max_attempts: 1}}
 """
 
 
 UNDONE = """
 saga: hang
 steps:
-  - {id: one, tool: hang.pass, compensate: {tool: hang.take, start_to_close_timeout: 200ms}}
+  - {id: one, tool: hang.pass, compensate: {tool: hang.take, start_to_close_timeout: 2s}}
   - {id: two, tool: hang.refuse, read_only: true}
 """
 

@@ -336,7 +336,7 @@ def test_a_server_that_asks_for_years_is_asked_again_within_a_day(project: Proje
     until = datetime.fromisoformat(run["waiting_for"]["until"])
     assert timedelta(hours=23) < until - datetime.now(UTC) <= timedelta(hours=24)
     file = project.path / "sagas" / "welcome.yaml"
-    times = "start_to_close_timeout: 2s\n    schedule_to_close_timeout: 3s"
+    times = "start_to_close_timeout: 8s\n    schedule_to_close_timeout: 9s"
     file.write_text(file.read_text().replace("tool: leads.create", f"tool: leads.create\n    {times}"))
     begun = time.monotonic()
     assert project.run(*ASK).code == 11, "in doubt, and nothing to ask about it: a person is told"

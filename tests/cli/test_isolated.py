@@ -92,11 +92,11 @@ steps:
   - {id: open, tool: desk.open}
   - id: hang
     tool: desk.hang
-    start_to_close_timeout: 1s
+    start_to_close_timeout: 5s
     retry: {max_attempts: 1}
     compensate: {none: nothing was done}
 """
-HOLDS = HANGS.replace("saga: hangs", "saga: holds").replace("timeout: 1s", "timeout: 1m")
+HOLDS = HANGS.replace("saga: hangs", "saga: holds").replace("timeout: 5s", "timeout: 1m")
 SLOW = """
 saga: slow
 steps:

@@ -239,7 +239,7 @@ def act(context: CallContext) -> dict[str, str]:
     """Succeed, after the deadline."""
     with (context.project / "acts").open("a") as file:
         file.write(f"act {context.attempt} {context.idempotency_key}\\\\n")
-    time.sleep(1.5)
+    time.sleep(4)
     return {"late": "very"}
 
 
@@ -254,7 +254,7 @@ def undo(context: CallContext, got: dict[str, str] | None = None) -> None:
 def test_h55_a_success_after_its_timeout_is_evidence_and_undone_once(target: Target) -> None:
     """H55: the late answer is kept as `raw` for the undo, the outcome stays unknown, and the undo is called once."""
     target.write(SLOW, "plugins/slow.py")
-    step = "{id: one, tool: slow.act, start_to_close_timeout: 500ms, retry: {max_attempts: 1}}"
+    step = "{id: one, tool: slow.act, start_to_close_timeout: 2s, retry: {max_attempts: 1}}"
     blow = target.strike("run", target.write(f"saga: a\nsteps: [{step}]\n"), "-o", "json")
     assert blow.code == 10, blow.err
     run = blow.json["run"]

@@ -442,7 +442,7 @@ def test_a_busy_file_is_tried_again(project: Project) -> None:
     shop = make_file_shop(project)
     with contextlib.closing(sqlite3.connect(project.path / "shop.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        assert shop.refuse(seconds_left=1.5) == ("unavailable", "busy")
+        assert shop.refuse(seconds_left=4.0) == ("unavailable", "busy")
     shop.execute()
     assert GIVE_BACK
 

@@ -55,7 +55,7 @@ def test_a_busy_database_is_tried_again(project: Project) -> None:
     """Another writer: nothing happened, so the outcome is `unavailable`."""
     other = sqlite3.connect(project.path / "app.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    assert project.word("database.migrate", CHANGE, key="f", seconds_left=1.5) == ("unavailable", "busy")
+    assert project.word("database.migrate", CHANGE, key="f", seconds_left=4.0) == ("unavailable", "busy")
     other.execute("ROLLBACK")
     other.close()
     project.done("database.migrate", CHANGE, key="f")

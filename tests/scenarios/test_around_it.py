@@ -324,7 +324,7 @@ def test_b85_two_signals_leave_no_child_and_a_run_that_can_go_on(scene: Scene) -
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_b85_a_signal_while_it_waits_for_a_retry(number: signal.Signals, scene: Scene) -> None:
     """E17: nothing is under way, so it leaves at once, the lease is free, and `resume` goes on."""
-    scene.saga("x", [step("a", "retry 1", retry=tries(2, "2s"))])
+    scene.saga("x", [step("a", "retry 1", retry=tries(2, "5s"))])
     running = scene.start("run", "x")
     scene.wait_for(lambda: scene.ledger("end") and scene.of("timer"))
     running.signal(number)

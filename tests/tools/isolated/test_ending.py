@@ -140,7 +140,7 @@ def test_no_tool_outlives_its_call(calling: Calling, tool: str) -> None:
 
 def test_a_call_ends_by_its_own_deadline(calling: Calling) -> None:
     """E14: a call that nobody tells to end does so when its time is up."""
-    answer = calling.call("hang", seconds_left=4.0)
+    answer = calling.call("hang", seconds_left=8.0)
     assert word_of(answer) == ("unknown", "ended")
     assert has_fallen_silent(calling.folder / "beats")
 
