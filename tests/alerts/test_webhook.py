@@ -99,12 +99,12 @@ def test_delays_grow_up_to_an_hour() -> None:
 
 
 def _hang(handler: BaseHTTPRequestHandler) -> None:
-    time.sleep(20)
+    time.sleep(60)
 
 
 def _drip(handler: BaseHTTPRequestHandler) -> None:
     handler.wfile.write(b"HTTP/1.1 200 OK\r\n")
-    for number in range(400):
+    for number in range(1_200):
         handler.wfile.write(f"x-{number}: y\r\n".encode())
         time.sleep(0.05)
 
@@ -116,7 +116,7 @@ def test_what_hangs_or_drips_is_left(receiver: Receiver, respond: Answer) -> Non
     began = time.monotonic()
     with pytest.raises(SendError, match=r"no answer within 0\.5 seconds"):
         send(receiver.url, limit_seconds=0.5)
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 40
 
 
 def test_a_beginning_of_tls_that_drips_is_left() -> None:
@@ -127,15 +127,15 @@ def test_a_beginning_of_tls_that_drips_is_left() -> None:
         began = time.monotonic()
         with pytest.raises(SendError, match=r"no answer within 0\.5 seconds"):
             send(f"https://127.0.0.1:{listener.getsockname()[1]}/hook", limit_seconds=0.5)
-        assert time.monotonic() - began < 2.5
-        thread.join(10)
+        assert time.monotonic() - began < 40
+        thread.join(60)
 
 
 def _drip_tls(listener: socket.socket) -> None:
     connection, _ = listener.accept()
     with connection, contextlib.suppress(OSError):
         connection.sendall(b"\x16\x03\x03\x40\x00\x02\x00\x3f\xfc")
-        for _ in range(100):
+        for _ in range(1_200):
             connection.sendall(b"\x03")
             time.sleep(0.05)
 

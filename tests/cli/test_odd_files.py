@@ -129,7 +129,7 @@ def _by_pipe(write: Callable[[IO[bytes]], object], bytes_max: int, seconds_max: 
 
 def _drip(stream: IO[bytes]) -> None:
     with contextlib.suppress(BrokenPipeError):
-        for _ in range(200):
+        for _ in range(2_500):
             stream.write(b"x")
             time.sleep(0.02)
 
@@ -145,15 +145,15 @@ def _write(data: bytes, *, closes: bool = True) -> Callable[[IO[bytes]], object]
 
 def test_a_pipe_that_was_given_on_purpose_is_read_within_bounds(tmp_path: Path) -> None:
     """What is open already may be a pipe: its bytes are bounded, and all of its time. One in a folder stays refused."""
-    assert _by_pipe(_write(b"12345"), 5, 9) == b"12345"
-    assert _by_pipe(_write(b""), 5, 9) == b""
+    assert _by_pipe(_write(b"12345"), 5, 60) == b"12345"
+    assert _by_pipe(_write(b""), 5, 60) == b""
     with pytest.raises(OSError, match="more than 4 bytes"):
-        _by_pipe(_write(b"12345"), 4, 9)
+        _by_pipe(_write(b"12345"), 4, 60)
     for write in (_write(b"1", closes=False), _drip):
         began = time.monotonic()
         with pytest.raises(TimeoutError, match=r"not ended within 0\.3 seconds"):
             _by_pipe(write, 9_999, 0.3)
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 30
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(OSError, match="no regular file"):
         read_given(tmp_path / "pipe", 9, seconds_max=9)

@@ -104,7 +104,7 @@ def test_ctrl_c_waits_for_calls_and_gives_runs_back(project: Project) -> None:
 def test_ctrl_c_waits_no_longer_than_the_grace(project: Project) -> None:
     """E17: a call that doesn't end in the grace is left in doubt, and the run is given back all the same."""
     with project.driver(Settings(grace_ms=200)) as driver:
-        run_id = driver.start(project.load("slow"), {"seconds": 10})
+        run_id = driver.start(project.load("slow"), {"seconds": 60})
         pressing = _press_ctrl_c_when_begun()
         with pytest.raises(KeyboardInterrupt):
             driver.drive()
@@ -174,8 +174,8 @@ def test_exit_of_a_serving_thread_reaches_who_waits(project: Project) -> None:
         serving = threading.Thread(target=_serve, args=(driver,))
         serving.start()
         run_id = driver.start(project.load("slow"))
-        driver.wait(run_id, timeout_seconds=30)
-        serving.join(30)
+        driver.wait(run_id, timeout_seconds=60)
+        serving.join(60)
         assert not serving.is_alive()
         driver.resume(run_id)
         assert driver.drive()[run_id].status is RunStatus.SUCCEEDED
@@ -210,11 +210,11 @@ def test_exit_while_a_run_is_taken_over_gives_it_back(project: Project) -> None:
 def test_second_ctrl_c_waits_for_nothing(project: Project) -> None:
     """E15: who won't wait leaves at once; the run stays leased, for its call may still be under way."""
     with project.driver() as driver:
-        run_id = driver.start(project.load("slow"), {"seconds": 9})
+        run_id = driver.start(project.load("slow"), {"seconds": 60})
         pressing = _press_ctrl_c_when_begun(times=2)
         began_at = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
             driver.drive()
-        assert time.monotonic() - began_at < 8, "it waited for the call"
+        assert time.monotonic() - began_at < 40, "it waited for the call"
     pressing.join()
     assert project.row(run_id).holder is not None

@@ -56,7 +56,7 @@ def book(context: CallContext, hold: bool = False) -> dict[str, str]:
     """Book a seat; with *hold* only when the test says so."""
     if hold:
         held.set()
-        go.wait(30)
+        go.wait(60)
     return {"seat": context.idempotency_key}
 
 
@@ -94,7 +94,7 @@ def project(tmp_path: Path) -> Iterator[Project]:
 
 
 def _wait_for(event: threading.Event) -> None:
-    assert event.wait(30)
+    assert event.wait(60)
 
 
 def test_ending_says_what_became_of_a_run(project: Project) -> None:
@@ -144,11 +144,11 @@ def test_runs_are_added_while_a_driver_drives(project: Project) -> None:
         driving.start()
         _wait_for(held)
         second = driver.start(trip)
-        assert driver.wait(second, timeout_seconds=30).status is RunStatus.SUCCEEDED
+        assert driver.wait(second, timeout_seconds=60).status is RunStatus.SUCCEEDED
         with pytest.raises(TimeoutError):
             driver.wait(first, timeout_seconds=0.01)
         go.set()
-        driving.join(30)
+        driving.join(60)
     assert set(found) == {first, second}
 
 
@@ -161,18 +161,18 @@ def test_driver_serves_many_threads_until_it_is_interrupted(project: Project) ->
         serving.start()
 
         def order_one() -> None:
-            seen.append(driver.wait(driver.start(trip), timeout_seconds=30).status)
+            seen.append(driver.wait(driver.start(trip), timeout_seconds=60).status)
 
         for _ in range(2):
             ordering = [threading.Thread(target=order_one) for _ in range(8)]
             for thread in ordering:
                 thread.start()
             for thread in ordering:
-                thread.join(30)
+                thread.join(60)
             time.sleep(0.05)
         assert serving.is_alive()
         driver.interrupt()
-        serving.join(30)
+        serving.join(60)
         assert not serving.is_alive()
     assert seen == [RunStatus.SUCCEEDED] * 16
 
@@ -298,9 +298,9 @@ def test_run_under_way_is_cancelled_from_another_thread(project: Project) -> Non
         driver.cancel(run_id, reason="changed my mind")
         time.sleep(1)  # requests are looked for twice a second
         go.set()
-        assert driver.wait(run_id, timeout_seconds=30).status is RunStatus.ROLLED_BACK
+        assert driver.wait(run_id, timeout_seconds=60).status is RunStatus.ROLLED_BACK
         driver.interrupt()
-        serving.join(30)
+        serving.join(60)
 
 
 def test_listener_that_fails_costs_no_run_anything(project: Project, caplog: pytest.LogCaptureFixture) -> None:

@@ -95,14 +95,14 @@ def test_second_thread_that_drives_is_told(project: Project) -> None:
     with project.driver() as driver:
         serving = threading.Thread(target=driver.serve)
         serving.start()
-        driver.wait(driver.start(project.load("trip")), timeout_seconds=30)
+        driver.wait(driver.start(project.load("trip")), timeout_seconds=60)
         for again in (driver.drive, driver.serve):
             with pytest.raises(RuntimeError) as refused:
                 again()
             assert isinstance(refused.value, SagactlError)
             assert refused.value.code == "already-driving"
         driver.interrupt()
-        serving.join(30)
+        serving.join(60)
 
 
 USES: dict[str, Callable[[Project, Driver, Saga], object]] = {
@@ -155,9 +155,9 @@ def test_driver_that_serves_no_more_takes_no_run(project: Project) -> None:
     with project.driver() as driver:
         serving = threading.Thread(target=driver.serve)
         serving.start()
-        driver.wait(driver.start(trip), timeout_seconds=30)
+        driver.wait(driver.start(trip), timeout_seconds=60)
         driver.interrupt()
-        serving.join(30)
+        serving.join(60)
         with pytest.raises(MisuseError) as refused:
             driver.start(trip)
         assert refused.value.code == "interrupted"
@@ -279,13 +279,13 @@ def test_driver_in_a_forked_child_is_an_error(project: Project) -> None:
         run_id = driver.start(trip)
         serving = threading.Thread(target=driver.serve)
         serving.start()
-        driver.wait(run_id, timeout_seconds=30)
+        driver.wait(run_id, timeout_seconds=60)
         child = os.fork()
         if child == 0:
             os._exit(_use_copy(driver, trip, run_id))
         assert _join(child) == 0
         driver.interrupt()
-        serving.join(30)
+        serving.join(60)
 
 
 def _use_copy(driver: Driver, trip: Saga, run_id: str) -> int:

@@ -25,7 +25,7 @@ class HeldUpLog:
 
     def renew(self, leases: Sequence[Lease]) -> list[Lease]:
         """Wait for the lock."""
-        self.is_free.wait(30)
+        self.is_free.wait(60)
         return []
 
 

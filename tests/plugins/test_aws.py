@@ -227,7 +227,7 @@ def test_an_aws_that_is_slow_is_given_up_before_the_call_ends(fake: aws.Aws, cli
     began = time.monotonic()
     bounded = word(machine.act())
     assert bounded in {("unknown", "TimeoutError"), ("unknown", "ReadTimeoutError")}, "ours, or the library's"
-    assert time.monotonic() - began < 15  # it is held back for 30
+    assert time.monotonic() - began < 60  # it is held back for 90
     held.set()
     machine.seconds = 20.0
     wait_until(lambda: machine.find()[0] == "done")

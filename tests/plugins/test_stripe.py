@@ -244,7 +244,7 @@ def test_a_server_that_is_slow_is_given_up_before_the_call_ends(fake: stripe.Str
     held = fake.between.hold("POST /v1/charges")
     began = time.monotonic()
     assert payment.act().kind.value == "unknown"
-    assert time.monotonic() - began < 15  # it is held back for 30
+    assert time.monotonic() - began < 60  # it is held back for 90
     held.set()
     payment.seconds = 20.0
     wait_until(lambda: payment.find()[0] == "done")

@@ -42,7 +42,7 @@ def started(folder: Path) -> Iterator[Systems]:
             yield Systems(read_exports(place.read_text()))
         finally:
             servers.send_signal(signal.SIGINT)
-            assert servers.wait(30) == 0
+            assert servers.wait(60) == 0
     assert not place.exists()
 
 

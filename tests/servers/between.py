@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
 HOP_HEADERS = {"connection", "keep-alive", "transfer-encoding", "content-length", "host"}
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 90.0
 
 
 @dataclass(frozen=True)

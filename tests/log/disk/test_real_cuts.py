@@ -88,8 +88,8 @@ def _write_and_cut(disk: Path, seconds: float) -> dict[str, int]:
     before = dict(acknowledged)
     _cut(disk)
     process.kill()
-    process.wait(30)
-    listening.join(30)
+    process.wait(60)
+    listening.join(60)
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.close()

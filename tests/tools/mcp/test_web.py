@@ -136,9 +136,9 @@ def test_the_deadline_is_that_of_the_whole_call(bench: Bench, web: WebServer, mo
     assert bench.call().kind is OutcomeKind.SUCCEEDED
     web.mode = mode
     begun = time.monotonic()
-    answer = bench.call(seconds=0.5)
+    answer = bench.call(seconds=2.0)
     assert (answer.kind, answer.failure and answer.failure.type) == (OutcomeKind.UNKNOWN, "timeout")
-    assert time.monotonic() - begun < 15
+    assert time.monotonic() - begun < 40
 
 
 def test_a_lost_session_is_begun_anew(bench: Bench, web: WebServer) -> None:
@@ -157,7 +157,7 @@ def test_the_end_of_a_session_is_waited_for_briefly(bench: Bench, web: WebServer
     web.mode = "never ends"
     begun = time.monotonic()
     bench.close()
-    assert time.monotonic() - begun < 15
+    assert time.monotonic() - begun < 40
 
 
 @pytest.mark.parametrize(("mode", "code"), [("error 400 mine", -32001), ("error 500", -32001)])

@@ -48,12 +48,12 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(405, b"", "text/plain")
             return
         self.close_connection = True
-        if self.server.is_flooding.wait(10):
+        if self.server.is_flooding.wait(60):
             self._make_noise()
 
     def do_DELETE(self) -> None:
         if self.server.mode == "never ends":
-            time.sleep(30)
+            time.sleep(60)
         self._send(200, b"", "text/plain")
 
     def do_POST(self) -> None:
@@ -96,7 +96,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif mode == "closes":
             self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{")
         elif mode == "hangs":
-            time.sleep(30)
+            time.sleep(60)
         elif mode == "drips":
             self._drip()
         elif mode in {"endless", "events"}:
@@ -105,7 +105,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._make_noise()
         elif mode == "beside":
             self.server.is_flooding.set()
-            time.sleep(10)
+            time.sleep(60)
         elif mode == "again":
             self.server.is_flooding.set()
             self._send(200, b"retry: 10\nid: 1\ndata:\n\n", "text/event-stream")
@@ -133,7 +133,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _drip(self) -> None:
         with contextlib.suppress(OSError):
             self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n")
-            for _ in range(300):
+            for _ in range(600):
                 self.wfile.write(b" ")
                 time.sleep(0.1)
 
