@@ -24,8 +24,9 @@ that a saga itself names lies within the project, whatever links say (`outside`)
 What is in `.sagactl`, and a log of sagactl wherever it is, no statement reaches (`reserved`).
 
 **Values** stand for `$1`, `$2`, … and are bound by the database, never written into a statement. In `undo` a value may
-be what the action returned: the column of the first row of a result, counted from 0. It is read from the note, so an
-undo works when the answer was lost. Decimals come back as text, with their digits; bytes as hexadecimal digits.
+be what the action returned: `{result: 1, column: id}` is the column `id` in the first row of the second result, as
+results are counted from 0. It is read from the note, so an undo works when the answer was lost. Decimals come back as
+text, with their digits; bytes as hexadecimal digits.
 
 **The notes** stand in a table of the database itself, `saga_barrier` (key, direction, made_by, made_at, answer), made
 on first use where the role may. What a call does and its note are one transaction. A repeated call finds the note and
@@ -94,7 +95,7 @@ class Statement(TypedDict):
 
 
 class Taken(TypedDict):
-    """A value that the action returned: a column of the first row of one of its results, counted from 0."""
+    """A value that the action returned: a column, by its name, in the first row of a result counted from 0."""
 
     result: Annotated[int, {"minimum": 0}]
     column: str

@@ -18,6 +18,7 @@ from sagactl.usecases.documents import Document, write_list
 TOOLS_SCHEMA: Final = "sagactl.tools/1"
 TOOL_SCHEMA: Final = "sagactl.tool/1"
 CHOICES_MAX: Final = 8
+MEMBERS_MAX: Final = 12
 
 _LIST_COLUMNS: Final = (Column("tool", is_whole=True), Column("undone by"), Column("traits"), Column("what it does"))
 _ARGUMENT_COLUMNS: Final = (Column("name", is_whole=True), Column("type"), Column("given"), Column("meaning"))
@@ -231,12 +232,23 @@ def _say_type(schema: Mapping[str, Json]) -> str:
         if isinstance(parts, list):
             return " | ".join(_say_type(part) for part in parts if isinstance(part, dict))
     kind = schema.get("type", "any")
-    text = " | ".join(str(each) for each in kind) if isinstance(kind, list) else str(kind)
-    items = schema.get("items")
-    text = f"{text} of {_say_type(items)}" if kind == "array" and isinstance(items, dict) and items else text
+    text = " | ".join(_say_kind(each, schema) for each in (kind if isinstance(kind, list) else [kind]))
     inner = schema.get("additionalProperties")
     is_secret = any(isinstance(each, dict) and each.get("writeOnly") is True for each in (schema, inner))
     return f"{text}, secret" if is_secret else text
+
+
+def _say_kind(kind: Json, schema: Mapping[str, Json]) -> str:
+    """Return one of the types of a schema, with the items of an array and the members of an object."""
+    items, members = schema.get("items"), schema.get("properties")
+    if kind == "array" and isinstance(items, dict) and items:
+        return f"array of {_say_type(items)}"
+    if kind != "object" or not isinstance(members, dict) or not members:
+        return str(kind)
+    required = schema.get("required")
+    needed = required if isinstance(required, list) else []
+    names = [name if name in needed else f"{name}?" for name in members]
+    return f"{{{', '.join(names[:MEMBERS_MAX])}{', ...' if len(names) > MEMBERS_MAX else ''}}}"
 
 
 _BOUNDS: Final = {

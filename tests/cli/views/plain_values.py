@@ -75,6 +75,11 @@ MANY_LETTERS = [
 ]
 SETTLED_LETTER = replace(MANY_LETTERS[2], closed_at_ms=START_MS)  # fmt: skip
 
+LINE: dict[str, Json] = {
+    "type": "object",
+    "required": ["sku"],
+    "properties": {"sku": {"type": "string"}, "count": {"type": "integer"}},
+}
 CHARGE_ARGUMENTS: dict[str, Json] = {
     "type": "object",
     "required": ["lead_id", "amount"],
@@ -83,6 +88,7 @@ CHARGE_ARGUMENTS: dict[str, Json] = {
         "amount": {"type": "integer", "minimum": 1, "description": "In cents."},
         "card": {"enum": ["ok", "declined", "flaky"], "default": "ok", "description": "How the bank behaves."},
         "tags": {"type": "array", "items": {"type": "string", "maxLength": 20}},
+        "lines": {"type": ["array", "null"], "items": LINE},
         "memo": {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None},
     },
 }
