@@ -120,7 +120,7 @@ class Laboratory:
         """
         if self.outputs is None and not is_too_large(first.world):
             self.earlier = Earlier(first.world, first.run_id)
-            with suppress(OSError):  # what its tools have left there can't be copied
+            with suppress(OSError, RefusedError):  # what its tools have left can't be copied, or is too much for two
                 _, beside = self._make_one(SUCCESS)
                 if act_alike(done, beside):
                     return beside

@@ -58,6 +58,28 @@ def take_by_name(context: CallContext) -> dict[str, int]:
     """Take it away."""
     (shelf(context) / "the one").unlink(missing_ok=True)
     return {"taken": 1}
+
+@tool("heap.put", compensation="heap.take", chaos_safe=True)
+def put_on_heap(context: CallContext) -> dict[str, str]:
+    """Make a file that all runs share a good deal larger, once for a key."""
+    if not find(context):
+        _grow(context, 9 * 1024 * 1024)
+    return answer(put(context, context.idempotency_key))
+
+
+@tool("heap.take", null_safe=True, chaos_safe=True)
+def take_from_heap(context: CallContext) -> dict[str, int]:
+    """Make it as small as it was."""
+    if find(context):
+        _grow(context, -9 * 1024 * 1024)
+    return {"taken": take(context)}
+
+
+def _grow(context: CallContext, by: int) -> None:
+    with (context.project / "heap").open("ab") as file:
+        file.truncate(size := file.tell() + by)
+    if not size:
+        (context.project / "heap").unlink()
 '''
 
 
@@ -86,3 +108,8 @@ def test_an_undo_that_takes_what_another_run_has_made_is_found(
 def test_no_run_is_beside_one_that_it_shares_a_name_with(tmp_path: Path) -> None:
     """A second run that does less than the first has its undo take the first one's: nothing is said of that."""
     assert _try(tmp_path, "named.put", "--experiment", "wrong/reply-lost") == (False, set())
+
+
+def test_no_run_is_beside_one_where_both_would_be_too_much(tmp_path: Path) -> None:
+    """What a tool leaves is small enough for one run, and not for two: the saga is tried all the same."""
+    assert _try(tmp_path, "heap.put", "--experiment", "wrong/reply-lost") == (False, set())
