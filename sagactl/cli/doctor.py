@@ -34,11 +34,13 @@ def doctor(
     after_restore: Annotated[
         bool, typer.Option("--after-restore", help="Accept a log that was put back from a copy; pause its runs.")
     ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --after-restore: don't ask.")] = False,
 ) -> int:
     """Check the machine, the settings, the log, plugins, sagas, and runs that wait for somebody.
 
     Each line says what to do about it. Ends with 3 where something fails, with 1 where the log can't be read. A bundle
-    has versions and these lines, with paths masked; nothing of any run is in it.
+    has versions and these lines, with paths masked; nothing of any run is in it. --after-restore asks first where no
+    witness speaks against the log, and runs would be paused.
 
     Examples:
       sagactl doctor
@@ -51,7 +53,7 @@ def doctor(
     """
     guard_stdout()
     settings = context.ensure_object(Globals)
-    paused = _accept(settings) if after_restore else []
+    paused = _accept(settings, is_agreed=yes) if after_restore else []
     checks = list(examine(lambda: open_project(settings.directory, log=settings.log)))
     document = write_checks(checks, list_versions())
     if bundle is not None:
@@ -63,17 +65,40 @@ def doctor(
     return _code_of(checks)
 
 
-def _accept(settings: Globals) -> list[str]:
+def _accept(settings: Globals, *, is_agreed: bool) -> list[str]:
     """Accept a log that was put back, and say which runs wait for somebody now."""
-    from sagactl.doctor.restored import accept_restored
+    from sagactl.doctor.restored import accept_restored, foresee_pauses, list_stuck
 
     with open_project(settings.directory, log=settings.log) as project:
+        if not is_agreed and (count := foresee_pauses(project)):
+            _confirm(settings, count)
         paused = accept_restored(project)
         write_line(sys.stderr, f"the log is accepted as it lies there; {plural(len(paused), 'run')} paused")
         for run_id in paused:
             told = f"run {run_id} is paused; look at what it has done since the copy was made, then"
             write_line(sys.stderr, f"{told}: sagactl unpause {run_id}")
+        for run_id in list_stuck(project):
+            told = (
+                f"run {run_id} is stuck; what was decided about it since the copy was made is forgotten, so look first"
+            )
+            write_line(sys.stderr, f"{told}: sagactl show {run_id}")
     return paused
+
+
+def _confirm(settings: Globals, count: int) -> None:
+    """Ask before the runs of a log are paused that nothing speaks against."""
+    runs = plural(count, "unfinished run")
+    told = (
+        f"no witness has seen more of this log than it has, and {runs} would be paused, each to be unpaused by itself"
+    )
+    command = "sagactl doctor --after-restore --yes"
+    if settings.no_input or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError(f"{told}; nobody can be asked", code="confirmation-needed", hint=command)
+    write_line(sys.stderr, told)
+    sys.stderr.write(f"pause {runs}? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        raise UsageError("not confirmed: nothing was paused", code="confirmation-needed", hint=command)
 
 
 def _code_of(checks: list[Check]) -> ExitCode:

@@ -13,10 +13,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sagactl.app import Project
-from sagactl.errors import DamagedLogError, InvalidError, RefusedError
+from sagactl.core.records import RunStatus
+from sagactl.errors import DamagedLogError, InvalidError, RefusedError, StorageError
+
+if TYPE_CHECKING:
+    from sagactl.log.base import Log
+
+STUCK_MAX: Final = 1_000
+"""Stuck runs that are named."""
 
 REASON: Final = "the log is a copy that was put back"
 PAUSED: Final = "paused"
@@ -39,6 +46,36 @@ def accept_restored(project: Project) -> list[str]:
     return paused
 
 
+def foresee_pauses(project: Project) -> int:
+    """Return how many runs `accept_restored` would pause although nothing speaks against the log; 0 where some does."""
+    from sagactl.log.open import open_log
+
+    try:
+        log = open_log(project.config.log, read_only=True)
+    except DamagedLogError:
+        return 0  # a copy that is refused: what is to happen to its runs is what was asked for
+    except StorageError as error:
+        if error.code == "old-log":
+            return 0  # nobody can look into it yet, and no other command may bring it up to date if it is refused
+        raise
+    try:
+        return len(_list_going(log))
+    finally:
+        log.close()
+
+
+def list_stuck(project: Project) -> list[str]:
+    """Return the stuck runs, which can't be paused: nothing goes on in them until a person decides."""
+    from sagactl.log.base import RunFilter
+
+    rows, _ = project.log(read_only=True).rows(RunFilter(statuses=(RunStatus.STUCK,), limit=STUCK_MAX))
+    return [row.run_id for row in rows]
+
+
+def _list_going(log: Log) -> list[str]:
+    return [run_id for run_id in log.unfinished() if log.row(run_id).waiting_for != PAUSED]
+
+
 def _check_sound(project: Project) -> None:
     """Raise DamagedLogError where the log contradicts itself."""
     findings = project.log().verify().findings
@@ -54,13 +91,12 @@ def _pause_all(project: Project) -> list[str]:
     from sagactl.requests import make_request
 
     log = project.log()
-    going = [run_id for run_id in log.unfinished() if log.row(run_id).waiting_for != PAUSED]
-    if going:
+    if going := _list_going(log):
         with project.driver() as driver:
             for run_id in going:
                 driver.ask(run_id, make_request(Verb.PAUSE, reason=REASON))
             driver.drive(only_record=True)
-    left = [run_id for run_id in log.unfinished() if log.row(run_id).waiting_for != PAUSED]
+    left = _list_going(log)
     for run_id in left:
         _check_ending(project, run_id)
     return [run_id for run_id in log.unfinished() if run_id not in left]

@@ -93,3 +93,23 @@ def test_an_unsound_copy_is_refused_by_every_command_afterwards(project: Project
     for command in (["resume", "--all"], ["list"], ["show"]):
         assert project.run(*command).code == 1, command
     assert len(project.witness()) == done
+
+
+def test_a_log_that_nothing_speaks_against_is_asked_about(tmp_path: Path) -> None:
+    """N9, section 6: on a sound log the command would pause every unfinished run: without a yes it pauses none."""
+    project = Project.make(tmp_path / "p")
+    project.environ["XDG_STATE_HOME"] = str(tmp_path / "state")
+    assert project.run(*FLAKY, "--no-wait").code == 12
+    limbo = project.run(*FLAKY[:4], "email=eve@example.com", *FLAKY[5:-1], "card=limbo")
+    assert limbo.code == 11, limbo.err
+    stuck = project.latest()["id"]
+    asked = project.run("doctor", "--after-restore", "-o", "json")
+    assert (asked.code, asked.json["error"]["code"]) == (2, "confirmation-needed")
+    assert asked.json["error"]["hint"] == "sagactl doctor --after-restore --yes"
+    assert "no witness has seen more of this log than it has, and 1 unfinished run would be paused" in asked.err
+    runs = {each["id"]: each for each in project.run("list", "-o", "json").json["items"]}
+    assert {each["waiting_for"]["what"] for each in runs.values() if each["waiting_for"]} == {"timer"}
+    agreed = project.run("doctor", "--after-restore", "--yes", "-o", "json")
+    assert len(agreed.json["paused"]) == 1
+    assert f"run {stuck} is stuck; what was decided about it since the copy was made is forgotten" in agreed.err
+    assert project.run("doctor", "--after-restore", "-o", "json").code == 0, "nothing is left to be paused"
