@@ -216,6 +216,12 @@ class Project(History):
 
         return read_ways(self.config)
 
+    def find_mute(self) -> dict[str, str]:
+        """Return which of these ways nothing can be sent by from here, and why."""
+        from sagactl.outgoing import find_mute
+
+        return find_mute(self.ways, self.config.project)
+
     def make_lanes(self) -> list[Lane]:
         """Return what sends whatever waits in the log, of all runs."""
         from sagactl.outgoing import make_lanes

@@ -58,6 +58,12 @@ class History:
                 )
             return self._logs[read_only]
 
+    def tell_lost_log(self) -> str | None:
+        """Return when a log was kept where none lies now: one that is made there would know no run of it."""
+        from sagactl.log.open import tell_lost
+
+        return tell_lost(self.config.log)
+
     def runs(self, which: RunFilter | None = None) -> Runs:
         """Return the runs that fit, newest first, by default the last 20; their `total` is without the limit."""
         from sagactl.log.base import RunFilter, Runs

@@ -66,6 +66,27 @@ def make_lanes(ways: Ways, log: Log, project: Path, *, is_for_all: bool) -> list
     return lanes
 
 
+def find_mute(ways: Ways, project: Path) -> dict[str, str]:
+    """Return by channel, and for events, why nothing can be sent from here: a value that its settings refer to."""
+    from sagactl.alerts.sending import SendError
+
+    resolve = _make_resolve(project)
+    needed: dict[str, tuple[str | Reference | None, ...]] = {
+        each.name: (each.url, each.secret) for each in ways.channels
+    }
+    if ways.target is not None:
+        needed["events"] = ways.target.url, ways.target.secret
+    mute = {}
+    for name, values in needed.items():
+        try:
+            for value in values:
+                if value is not None:
+                    resolve(value)
+        except SendError as error:
+            mute[name] = str(error)
+    return mute
+
+
 def make_courier(ways: Ways, log: Log, project: Path) -> Courier:
     """Return who sends beside a driver."""
     from sagactl.alerts.courier import Courier

@@ -111,6 +111,7 @@ def drive(
     driver.subscribe(follower)
     if not only_record:
         session.warn_of_room()
+        session.warn_of_lost_log()
     with display, Signals(driver, display, hints=follower.list_hints, grace_ms=grace_ms) as signals:
         take_over()
         endings = driver.drive(only_record=only_record)

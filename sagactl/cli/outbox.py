@@ -14,8 +14,9 @@ from sagactl.cli.options import Output, make_app
 from sagactl.cli.session import Session, now_ms, open_session
 from sagactl.cli.streams import answer_stream, write_line
 from sagactl.cli.views.outbox import Held, Tally, render_messages, render_tallies, write_messages, write_tallies
-from sagactl.core.outbox import DeliveryState, Message
+from sagactl.core.outbox import DeliveryState, Message, is_unheard
 from sagactl.errors import ExitCode, InvalidError
+from sagactl.log.base import Log
 from sagactl.log.holder import is_dead
 from sagactl.usecases.select import select_run, short_ids
 
@@ -45,7 +46,10 @@ def list_messages(
         behind = [cursor for cursor in behind if run_id in {None, cursor.run_id}]
         if session.output is Output.TEXT:
             shown = short_ids(log, [message.run_id for message in messages])
-            text = render_messages(messages, behind, short_ids=shown, now_ms=now_ms(), style=session.style)
+            unheard = 0 if everything else _count_unheard(log, run_id)
+            text = render_messages(
+                messages, behind, short_ids=shown, now_ms=now_ms(), style=session.style, unheard=unheard
+            )
             write_line(answer_stream(), text)
         else:
             write_document(write_messages(messages, behind))
@@ -78,6 +82,10 @@ def deliver(
         elif session.output is Output.JSON:
             write_document(write_tallies(tallies))
         return code
+
+
+def _count_unheard(log: Log, run_id: str | None) -> int:
+    return sum(is_unheard(message) for message in log.outbox.messages(run_id=run_id, is_pending=False))
 
 
 def _without_the_dead(message: Message) -> Message:

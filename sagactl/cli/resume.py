@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -123,6 +124,7 @@ def _resume_one(session: Session, row: RunRow, report: Junit, *, waits: bool) ->
 
 def _resume_all(session: Session, report: Junit, *, waits: bool) -> int:
     """Drive all that is unfinished; one bad run never keeps the others from going on (V6)."""
+    _check_there(session)
     driver = session.app.driver(replace(session.app.settings, waits_for_timers=waits))
     failed: list[ExitCode] = []
 
@@ -147,6 +149,14 @@ def _resume_all(session: Session, report: Junit, *, waits: bool) -> int:
             tell_runner(session, endings[each.run_id], each)
         write_document(write_list(RUNS_SCHEMA, [write_run(each.saga, each.state) for each in seen]))
     return worst_of([*failed, *_codes(endings, code)])
+
+
+def _check_there(session: Session) -> None:
+    """Raise NotFoundError where there is no log, though one was named or kept: its runs would be left lying."""
+    config = session.app.config
+    is_named = config.origins.get("log") != "default" and "://" not in config.log
+    if session.app.tell_lost_log() is not None or (is_named and not Path(config.log).expanduser().exists()):
+        session.app.log(read_only=True)
 
 
 def _resume(session: Session, driver: Driver, run_id: str, failed: list[ExitCode]) -> None:

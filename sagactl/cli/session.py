@@ -70,6 +70,11 @@ class Session:
         if room < ROOM_BYTES_LOW:
             self.say(f"warning: the log's disk has room for {room // 1024:,} KiB; a run that can't write stops")
 
+    def warn_of_lost_log(self) -> None:
+        """Say that a log was kept where none lies now: the one that is made there knows no run and no key of it."""
+        if (told := self.app.tell_lost_log()) is not None:
+            self.say(f"warning: {self.progress_style.show(told)}; the new one knows no run and no key of it")
+
     def warn_of_secrets(self, saga: Saga) -> None:
         """Say which secrets that *saga* or a tool of it needs can't be had here, and what is wrong with the others."""
         if not saga.secrets_needed:

@@ -105,6 +105,13 @@ class Message:
         return found is not None and found.state in ENDED_STATES
 
 
+def is_unheard(message: Message) -> bool:
+    """Tell whether an alert still stands, and was given up at a channel without any other having taken it."""
+    states = {each.state for each in message.deliveries}
+    given_up = DeliveryState.GIVEN_UP in states and DeliveryState.DELIVERED not in states
+    return message.is_open and given_up and not message.is_resolution
+
+
 def message_id(run_id: str, seq: int, reason: Reason, step: str) -> str:
     """Return the id of a message: the same however often it is sent."""
     return f"alert_{run_id}_{seq}_{reason}" + (f"_{step.replace(' ', '_')}" if step else "")

@@ -46,8 +46,14 @@ def _check_ways(project: Project) -> Iterator[Check]:
         yield fail("alerts", error.message, error.hint or "sagactl help alerts")
         return
     if ways:
+        mute = project.find_mute()
         target = "no events" if ways.target is None else "events"
-        yield ok("alerts", f"{count(len(ways.channels), 'channel')}, {target}")
+        text = f"{count(len(ways.channels), 'channel')}, {target}"
+        if mute:
+            said = "; ".join(f"{name}: {reason}" for name, reason in sorted(mute.items()))
+            yield warn("alerts", f"{text}; nothing can be sent from here: {said}", "sagactl help alerts")
+        else:
+            yield ok("alerts", text)
 
 
 def _check_plugins(project: Project) -> Check:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import stat
 from collections.abc import Generator, Iterator
@@ -41,6 +42,7 @@ def check_store(project: Project) -> Iterator[Check]:
         return
     yield _check_size(log, path)
     yield from _check_runs(log)
+    yield from _check_alerts(log)
     from sagactl.log.base import RunFilter
 
     rows, _ = log.rows(RunFilter(limit=NEWEST_LOOKED_AT))
@@ -59,10 +61,11 @@ def _check_place(path: Path) -> Iterator[Check]:
         yield fail("file system", error.message, error.hint)
     free = shutil.disk_usage(folder).free
     text = f"{free // (1 << 20):,} MiB free"
-    if free < FREE_BYTES_NONE:
-        yield fail("disk", f"{text}: runs will stop", "sagactl prune --older-than 30d --dry-run")
+    if free < FREE_BYTES_NONE:  # pruning needs room itself, and gives back what ended runs take at most
+        yield fail("disk", f"{text}: runs will stop", f"free space on the disk of {folder}")
     elif free < FREE_BYTES_LOW:
-        yield warn("disk", text, "sagactl prune --older-than 30d --dry-run")
+        hint = f"free space on the disk of {folder}; what ended runs take: sagactl prune --older-than 30d --dry-run"
+        yield warn("disk", text, hint)
     else:
         yield ok("disk", text)
     yield _check_modes(path)
@@ -70,9 +73,12 @@ def _check_place(path: Path) -> Iterator[Check]:
 
 def _check_modes(path: Path) -> Check:
     """Others must not read the log: it has inputs and outputs."""
+    from sagactl.log.file_system import MOUNT_IT
+
     closed = _find_closed(path)
     if closed is not None:
-        hint = f"make it writable for you (chmod u+w {closed}), or name another log"
+        is_mounted_so = os.statvfs(closed).f_flag & os.ST_RDONLY
+        hint = MOUNT_IT if is_mounted_so else f"make it writable for you: chmod u+w {shlex.quote(str(closed))}"
         return fail("permissions", f"{closed} can't be written: no run can begin or go on", hint)
     if not path.exists():
         return ok("permissions", "nothing there yet")
@@ -96,8 +102,8 @@ def _open(project: Project, path: Path) -> Generator[Check, None, Log | None]:
     """Open the log as a driver would, so that its settings are made and read back; return it, or None."""
     try:
         project.log(read_only=True)
-    except NotFoundError:
-        yield ok("log", f"none yet at {path}")
+    except NotFoundError as error:
+        yield _tell_missing(path, error)
         return None
     except SagactlError as error:
         yield fail("log", error.message, error.hint, blocks_log=True)
@@ -108,7 +114,25 @@ def _open(project: Project, path: Path) -> Generator[Check, None, Log | None]:
         yield fail("log", error.message, error.hint, blocks_log=True)
         return None
     yield ok("log", f"{path}: it opens, and its settings hold")
+    yield from _check_witness(path, log.store_id)
     return log
+
+
+def _tell_missing(path: Path, error: NotFoundError) -> Check:
+    """Tell a log that isn't made yet from one that was kept here and is gone."""
+    from sagactl.log.far_witness import find_kept
+
+    return ok("log", f"none yet at {path}") if find_kept(path) is None else warn("log", error.message, error.hint)
+
+
+def _check_witness(path: Path, store_id: str) -> Iterator[Check]:
+    """Warn where nothing can be taken down far from the log: a copy of its whole folder would not be noticed."""
+    from sagactl.log.far_witness import FarWitness
+
+    hindrance = FarWitness(path, store_id).find_hindrance()
+    if hindrance is not None:
+        text = f"no copy of the log's folder that is put back would be noticed: {hindrance}"
+        yield warn("witness", text, "sagactl help storage")
 
 
 def _check_size(log: Log, path: Path) -> Check:
@@ -147,6 +171,16 @@ def _check_runs(log: Log) -> Iterator[Check]:
         yield warn("stuck", text, "sagactl dlq list")
     else:
         yield ok("stuck", "no run is stuck")
+
+
+def _check_alerts(log: Log) -> Iterator[Check]:
+    """Warn of alerts that no channel took: nobody was told of what still stands."""
+    from sagactl.core.outbox import is_unheard
+
+    unheard = sum(is_unheard(message) for message in log.outbox.messages(is_pending=False))
+    if unheard:
+        text = f"{count(unheard, 'alert')} given up: nobody was told of what still stands"
+        yield warn("outbox", text, "sagactl outbox list --all")
 
 
 def _is_driven(row: RunRow) -> bool:

@@ -23,12 +23,15 @@ NAME_ANOTHER: Final = "name the file of the log with --log or SAGACTL_LOG; the f
 _DATABASE: Final = b"SQLite format 3\0"
 _ID_AT: Final = 68
 _HEAD_BYTES: Final = 72
+MOUNT_IT: Final = "its file system is mounted read-only: mount it to be written to, then type the same again"
+_FREE_SOME: Final = "free some space on its disk, then type the same again"
+_PERMIT: Final = "see to the permissions of the file and its folder, then type the same again"
 _CODES: Final = {
-    errno.ENOSPC: "disk-full",
-    errno.EDQUOT: "disk-full",
-    errno.EROFS: "read-only",
-    errno.EACCES: "read-only",
-    errno.EPERM: "read-only",
+    errno.ENOSPC: ("disk-full", _FREE_SOME),
+    errno.EDQUOT: ("disk-full", _FREE_SOME),
+    errno.EROFS: ("read-only", MOUNT_IT),
+    errno.EACCES: ("read-only", _PERMIT),
+    errno.EPERM: ("read-only", _PERMIT),
 }
 _MOUNTS: Final = Path("/proc/self/mounts")
 _NETWORK_TYPES: Final = frozenset(
@@ -182,6 +185,5 @@ def _unescape(text: str) -> str:
 
 def file_error(what: str, path: Path, error: OSError) -> StorageError:
     """Return the error to raise where *what* couldn't be done with *path*."""
-    code = _CODES.get(error.errno or 0, "storage")
-    hint = "name another place with --log or SAGACTL_LOG"
+    code, hint = _CODES.get(error.errno or 0, ("storage", "name another place with --log or SAGACTL_LOG"))
     return StorageError(f"can't {what} {path}: {error.strerror}", code=code, hint=hint)

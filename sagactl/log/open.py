@@ -11,6 +11,18 @@ from sagactl.log.base import Log
 _SERVERS: Final = ("postgresql://", "postgres://")
 
 
+def tell_lost(target: str) -> str | None:
+    """Return when a log was kept at *target*, where none lies now; None where one does, or none ever did."""
+    path = Path(target).expanduser()
+    if "://" in target or path.exists():
+        return None
+    from sagactl.log.far_witness import find_kept
+    from sagactl.log.sqlite_open import tell_kept
+
+    kept = find_kept(path)
+    return None if kept is None else f"there is no log at {path}, but {tell_kept(kept)}"
+
+
 def open_log(
     target: str | Path, *, read_only: bool = False, is_lasting: bool = True, passes_witnesses: bool = False
 ) -> Log:

@@ -13,11 +13,13 @@ import sqlite3
 import sys
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
 from sagactl.errors import DamagedLogError, NotFoundError, StorageError
+from sagactl.log.far_witness import Kept, find_kept
 from sagactl.log.file_system import (
     NAME_ANOTHER,
     make_private_file,
@@ -31,6 +33,8 @@ from sagactl.log.gate import Gate, Witness, find_gate
 from sagactl.log.migrate import APPLICATION_ID, SCHEMA_VERSION, migrate
 from sagactl.log.pruning import TOMBSTONES
 from sagactl.log.sqlite_errors import SQLITE_ERRORS, storage_error
+
+PUT_BACK: Final = "mount its disk, or put it back; to begin anew, without what it knows: sagactl run"
 
 BUSY_MS: Final = 10_000
 """How long a writer waits for another one."""
@@ -132,8 +136,18 @@ def _refuse_old(version: int, path: Path) -> None:
 
 
 def no_log(path: Path) -> NotFoundError:
-    """Return the error for a place without a log."""
-    return NotFoundError(f"there is no log at {path}", code="no-log", hint="the first `sagactl run` makes one")
+    """Return the error for a place without a log, which says so where one was kept."""
+    message = f"there is no log at {path}"
+    kept = find_kept(path)
+    if kept is None:
+        return NotFoundError(message, code="no-log", hint="the first `sagactl run` makes one")
+    return NotFoundError(f"{message}, but {tell_kept(kept)}", code="no-log", hint=PUT_BACK)
+
+
+def tell_kept(kept: Kept) -> str:
+    """Return when which log was kept at a place that is empty now."""
+    until = datetime.fromtimestamp(kept.until_seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return f"one was kept there until {until} (store {kept.store_id[:8]})"
 
 
 def refuse_nothing(path: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from sagactl.doctor.check import Level
 from sagactl.doctor.machine import EXTRAS, _check_sqlite, check_clock
+from tests.alerts.receiver import SECRET, answer, receiving
 from tests.cli.project import ROOT, Project
 
 ADA = ("run", "onboarding", "-q", "-i", "email=ada@example.com", "-i", "amount:=4900")
@@ -24,8 +25,9 @@ ADA = ("run", "onboarding", "-q", "-i", "email=ada@example.com", "-i", "amount:=
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     """Return a project with a run that succeeded, without the saga whose tools need keys of accounts."""
-    made = Project.make(tmp_path)
-    (tmp_path / "sagas" / "onboarding-live.yaml").unlink(missing_ok=True)
+    made = Project.make(tmp_path / "p")
+    made.environ["XDG_STATE_HOME"] = str(tmp_path / "state")
+    (made.path / "sagas" / "onboarding-live.yaml").unlink(missing_ok=True)
     assert made.run(*ADA).code == 0
     return made
 
@@ -147,6 +149,60 @@ def test_a_log_that_cannot_be_written_fails(project: Project) -> None:
         found = {each["name"]: each for each in json.loads(done.stdout)["items"]}["permissions"]
         assert (done.returncode, found["level"]) == (3, "fail"), done.stderr
         assert "can't be written: no run can begin or go on" in found["text"]
+        assert found["hint"].startswith("its file system is mounted read-only: mount it to be written to")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root: NOT RUN")
+def test_a_full_disk_is_not_mended_by_pruning(project: Project) -> None:
+    """E18: on a disk without room the hint names the disk, since pruning needs some itself."""
+    commands = ['mount -t tmpfs -o size=8m none "$1"', 'cd "$1/.."', f"{sys.executable} -m sagactl doctor -o json"]
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", " && ".join(commands), "sh", str(project.path / ".sagactl")],
+        env=project.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = {each["name"]: each for each in json.loads(done.stdout)["items"]}["disk"]
+    assert (found["level"], found["hint"]) == ("fail", f"free space on the disk of {project.path / '.sagactl'}")
+
+
+def test_a_channel_that_can_not_be_used_from_here_is_told(project: Project) -> None:
+    """A25: a reference without a value mutes its channel: a warning, as the value may be there elsewhere."""
+    settings = '[[alerts.channel]]\nname = "ops"\nkind = "webhook"\nurl = "https://example.com/"\n'
+    (project.path / "sagactl.toml").write_text(f'{settings}secret = {{env = "HOOK"}}\n')
+    told = _items(project)["alerts"]
+    assert (told["level"], told["hint"]) == ("warn", "sagactl help alerts")
+    assert "1 channel, no events; nothing can be sent from here: ops: " in told["text"]
+    assert "HOOK" in told["text"]
+    there = Project(project.path, {**project.environ, "HOOK": "whsec_" + "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz"})
+    assert _items(there)["alerts"]["level"] == "ok"
+
+
+def test_an_alert_that_nobody_took_is_told(project: Project) -> None:
+    """A25: what a channel refused for good, of a run that is stuck still, stands in doctor and in the list."""
+    with receiving() as receiver:
+        receiver.answer = answer(410)
+        settings = f'[[alerts.channel]]\nname = "ops"\nkind = "webhook"\nurl = "{receiver.url}"\n'
+        (project.path / "sagactl.toml").write_text(f'{settings}secret = {{env = "HOOK"}}\n')
+        project.environ["HOOK"] = SECRET
+        assert project.run(*ADA[:3], "-i", "email=eve@example.com", "-i", "amount:=1", "-i", "card=limbo").code == 11
+        project.run("outbox", "deliver")
+    told = _items(project)["outbox"]
+    assert (told["level"], told["hint"]) == ("warn", "sagactl outbox list --all")
+    assert told["text"] == "1 alert given up: nobody was told of what still stands"
+    listed = project.run("outbox", "list")
+    assert "1 alert given up: nobody was told of what still stands" in listed.out
+    assert "hint: sagactl outbox list --all" in listed.out + listed.err
+
+
+def test_a_state_folder_that_can_not_be_written_is_told(project: Project) -> None:
+    """N9: without the far witness nobody notices a folder that was put back, so who looks is told."""
+    mute = Project(project.path, {**project.environ, "XDG_STATE_HOME": "/proc/nope"})
+    told = _items(mute)["witness"]
+    assert (told["level"], told["hint"]) == ("warn", "sagactl help storage")
+    assert "would be noticed: /proc/nope/sagactl/witnesses can't be written to" in told["text"]
+    assert "witness" not in _items(project)
 
 
 def test_a_bundle_has_nothing_of_any_run(project: Project) -> None:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import resource
 import shutil
+import sqlite3
 import time as real_time
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from sagactl.errors import DamagedLogError, NotFoundError
-from sagactl.log.far_witness import WITNESSES_MAX, FarWitness
-from sagactl.log.gate import Witness
-from sagactl.log.open import open_log
+from sagactl.errors import DamagedLogError, NotFoundError, StorageError
+from sagactl.log.far_witness import WITNESSES_MAX, FarWitness, find_kept
+from sagactl.log.gate import Gate, Witness
+from sagactl.log.open import open_log, tell_lost
 from sagactl.log.restored import accept_log
 from sagactl.log.sqlite import SqliteLog
+from tests.log.faults import Faults
 from tests.log.samples import add, intent, outcome, start
 
 STORE = "a" * 32
@@ -181,3 +185,134 @@ def test_there_must_be_something_to_accept(path: Path, state: Path) -> None:
     path.parent.mkdir()
     with pytest.raises(NotFoundError):
         accept_log(path)
+
+
+def test_a_place_tells_which_log_was_kept_there(path: Path, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """N9: where a folder is gone the state folder still tells, of that place alone; where nothing is known, nothing."""
+    assert find_kept(path) is None
+    grow(path, run_id="run1")
+    with closing(SqliteLog(path)) as log:
+        store_id = log.store_id
+    shutil.rmtree(path.parent)
+    kept = find_kept(path)
+    assert kept is not None
+    assert kept.store_id == store_id
+    assert find_kept(path.with_name("other.db")) is None
+    with pytest.raises(NotFoundError, match=rf"one was kept there until .* \(store {store_id[:8]}\)") as caught:
+        open_log(path, read_only=True)
+    assert "mount its disk" in str(caught.value.hint)
+    monkeypatch.setenv("XDG_STATE_HOME", str(path.parent.parent / "elsewhere"))
+    assert find_kept(path) is None
+
+
+def test_what_hinders_the_witness_can_be_asked(path: Path, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """N9: whether anything can be taken down is told before it is missed, and looking leaves nothing behind."""
+    assert FarWitness(path, STORE).find_hindrance() is None
+    assert list(state.iterdir()) == []
+    path.parent.mkdir()
+    path.touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(path))
+    assert "can't be written to: Not a directory" in str(FarWitness(path, STORE).find_hindrance())
+    assert FarWitness(path, STORE, is_lasting=False).find_hindrance() == "there is no home folder"
+
+
+def read_gate(path: Path) -> Witness:
+    """Return what the gate says of a log."""
+    with closing(Gate(path, timeout_seconds=1, is_read_only=True)) as gate:
+        found = gate.read_witness()
+    assert found is not None
+    return found
+
+
+def refuse_to_remove(path: Path, missing_ok: bool = False) -> None:
+    """Fail as on a file system that can't be written to."""
+    raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+
+def test_a_witness_that_can_not_be_taken_back_is_an_error(
+    put_back: Path, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """N9: a log isn't accepted as long as a witness speaks against it; one that can't be read speaks against none."""
+    with monkeypatch.context() as patched:
+        patched.setattr("sagactl.log.far_witness.Path.unlink", refuse_to_remove)
+        with pytest.raises(StorageError, match="can't remove"):
+            accept_log(put_back)
+        with pytest.raises(DamagedLogError):
+            open_log(put_back)
+        (file,) = state.iterdir()
+        file.write_text("nothing")
+        accept_log(put_back)
+    open_log(put_back).close()
+
+
+def test_a_gate_that_can_not_be_written_accepts_nothing(put_back: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """N9: the gate's witness is replaced as a whole, or the error is told and nothing was forgotten."""
+    with monkeypatch.context() as patched:
+        patched.setattr("sagactl.log.gate.os.pwrite", lambda *_: 100)
+        with pytest.raises(StorageError, match="No space left") as caught:
+            accept_log(put_back)
+    assert caught.value.code == "disk-full"
+    with pytest.raises(DamagedLogError):
+        open_log(put_back)
+
+
+def test_a_log_that_can_not_be_read_is_not_accepted(put_back: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """N9, E18: what the log holds is read first; trouble with that is one of storage, and nothing is forgotten."""
+    faults = Faults(before={"SELECT run_id, seq, head": sqlite3.SQLITE_IOERR})
+    with monkeypatch.context() as patched:
+        patched.setattr("sagactl.log.restored.connect_plainly", faults.connect)
+        with pytest.raises(StorageError, match="can't read the log"):
+            accept_log(put_back)
+    with pytest.raises(DamagedLogError):
+        open_log(put_back)
+
+
+def test_a_copy_is_written_to_past_its_witnesses_and_stays_refused(put_back: Path, path: Path, state: Path) -> None:
+    """N9: what is done to a copy before it is accepted changes no witness; once it is, they name a record of it."""
+    with closing(open_log(put_back, passes_witnesses=True)) as log:
+        add(log, start(log, "run9"), intent())
+        assert log.verify().findings == ()
+    for read_only in (True, False):
+        with pytest.raises(DamagedLogError, match="run2"):
+            open_log(put_back, read_only=read_only)
+    accept_log(put_back)
+    witness = read_gate(put_back)
+    with closing(open_log(put_back)) as log:
+        assert log.holds(witness.run_id, witness.seq, witness.hash)
+
+
+def test_nothing_is_opened_past_witnesses_that_is_not_there(path: Path) -> None:
+    """N9: an empty place is no copy, and none is made."""
+    with pytest.raises(NotFoundError):
+        open_log(path, passes_witnesses=True)
+    assert not path.exists()
+
+
+def test_a_log_without_runs_is_accepted_by_its_id(path: Path, state: Path) -> None:
+    """N9: where there is no record yet, the witness says whose log it is."""
+    SqliteLog(path).close()
+    accept_log(path)
+    assert read_gate(path).run_id == ""
+
+
+def test_a_lost_log_is_told_by_its_place(path: Path, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """N9: nothing is told where a log lies, where none ever did, or where the state folder says nothing sound."""
+    assert tell_lost("postgresql://there") is None
+    assert tell_lost(str(path)) is None
+    grow(path, run_id="run1")
+    assert tell_lost(str(path)) is None
+    shutil.rmtree(path.parent)
+    assert f"there is no log at {path}, but one was kept there until" in str(tell_lost(str(path)))
+    (file,) = state.iterdir()
+    file.write_text("nothing")
+    assert tell_lost(str(path)) is None
+    file.unlink()
+    file.mkdir()
+    assert tell_lost(str(path)) is None
+    monkeypatch.delenv("XDG_STATE_HOME")
+
+    def no_home() -> Path:
+        raise RuntimeError("no home")
+
+    monkeypatch.setattr("sagactl.log.far_witness.Path.home", no_home)
+    assert tell_lost(str(path)) is None

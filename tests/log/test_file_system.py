@@ -14,6 +14,7 @@ from sagactl.log import file_system
 from sagactl.log.checkpoint import Checkpointer
 from sagactl.log.file_system import (
     STATE_FOLDER,
+    file_error,
     make_private_file,
     make_private_folder,
     refuse_odd_file,
@@ -124,3 +125,19 @@ def test_only_a_plain_file_is_taken_for_a_log(tmp_path: Path) -> None:
         with pytest.raises(StorageError, match=said):
             refuse_odd_file(path)
     assert file_system.find_mount(tmp_path) is not None
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "hint"),
+    [
+        (errno.EROFS, "read-only", "mounted read-only"),
+        (errno.EACCES, "read-only", "see to the permissions"),
+        (errno.EDQUOT, "disk-full", "free some space"),
+        (errno.ENAMETOOLONG, "storage", "name another place with --log"),
+    ],
+)
+def test_trouble_with_a_file_is_mended_where_it_lies(number: int, code: str, hint: str) -> None:
+    """E18: only where nothing can lie there is another place advised: a log at another place knows none of the runs."""
+    error = file_error("make", Path("log.db"), OSError(number, "no"))
+    assert (error.code, hint in str(error.hint)) == (code, True)
+    assert ("--log" in str(error.hint)) is (code == "storage")

@@ -67,19 +67,33 @@ class Held(NamedTuple):
 
 
 def render_messages(
-    messages: Sequence[Message], behind: Sequence[Cursor], *, short_ids: Mapping[str, str], now_ms: int, style: Style
+    messages: Sequence[Message],
+    behind: Sequence[Cursor],
+    *,
+    short_ids: Mapping[str, str],
+    now_ms: int,
+    style: Style,
+    unheard: int = 0,
 ) -> str:
-    """Return the table of alerts, how far events are behind, and the command that sends what waits."""
+    """Return the table of alerts, how far events are behind, and the command that sends what waits.
+
+    *unheard* alerts were given up, and aren't in the table.
+    """
     pending = any(message.finished_at_ms is None for message in messages)
     rows = [row for message in messages for row in _lay_message(message, short_ids, now_ms, style)]
     counted = plural(len(messages), "alert") if messages else "no alert waits to be sent"
     events = sum(cursor.head - cursor.seq for cursor in behind)
     late = f"{plural(events, 'event')} of {plural(len(behind), 'run')} not sent yet"
+    lost = f"{plural(unheard, 'alert')} given up: nobody was told of what still stands"
+    commands = [
+        *(["sagactl outbox deliver"] if pending or behind else []),
+        *(["sagactl outbox list --all"] if unheard else []),
+    ]
     return join_blocks(
         lay_out(_COLUMNS, rows, style) if rows else [],
         list_facts(_list_errors(messages, behind, style), style, hue=Hue.BAD),
-        [counted, *([late] if behind else [])],
-        list_hints(["sagactl outbox deliver"] if pending or behind else [], style),
+        [counted, *([late] if behind else []), *([lost] if unheard else [])],
+        list_hints(commands, style),
     )
 
 
