@@ -339,11 +339,22 @@ def test_a_server_that_never_answers_holds_up_nobody(on_server: Shop) -> None:
     assert on_server.find().answer is ProbeAnswer.NOT_DONE
 
 
+MEET = """DO 'BEGIN
+  FOR turn IN 1..1200 LOOP
+    EXIT WHEN (SELECT count(*) FROM pg_locks WHERE locktype = ''advisory'' AND objid = 77 AND granted) > 1;
+    PERFORM pg_sleep(0.05);
+  END LOOP;
+  PERFORM pg_sleep(1);
+END'"""
+"""Waits until two are there, and until the other one has seen that too."""
+
+
 def test_a_deadlock_and_a_serialization_failure_are_tried_again(on_server: Shop) -> None:
     """E3: the database rolled one of them back; nothing happened, so it is unavailable."""
+    meet: list[Json] = [{"run": "SELECT pg_advisory_xact_lock_shared(77)"}, {"run": MEET}]
     ways: list[list[Json]] = [
         [{"run": "UPDATE stock SET free = 1 WHERE sku = $1", "values": [one]},
-         {"run": "SELECT pg_sleep(1.5)"},
+         *meet,
          {"run": "UPDATE stock SET free = 1 WHERE sku = $1", "values": [other]}]
         for one, other in (("a", "b"), ("b", "a"))
     ]  # fmt: skip
@@ -355,7 +366,7 @@ def test_a_deadlock_and_a_serialization_failure_are_tried_again(on_server: Shop)
     strict = f"{on_server.address}%20-c%20default_transaction_isolation%3Dserializable"
     write_skew: list[Json] = [
         {"run": "SELECT sum(free) FROM stock"},
-        {"run": "SELECT pg_sleep(1.5)"},
+        *meet,
         {"run": "INSERT INTO stock VALUES (gen_random_uuid()::text, 1)"},
     ]
     arguments = {**on_server.arguments(write_skew), "database": strict}

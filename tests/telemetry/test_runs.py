@@ -132,15 +132,18 @@ def test_a_collector_in_trouble_changes_no_run_and_delays_no_end(trouble: str, t
         nobody.bind(("127.0.0.1", 0))
         if trouble == "down":
             collector.url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
-        began = time.monotonic()
-        plain = project.run(*GOOD, "email=eve@example.com")
-        middle = time.monotonic()
-        done = project.run(*GOOD, EMAIL, extra=collector.environment)
-        seconds = time.monotonic() - middle - (middle - began)
-    assert (plain.code, done.code) == (0, 0)
-    assert done.json["run"]["status"] == "succeeded"
-    assert done.err == "telemetry: 7 of 7 spans could not be sent to the collector (sagactl help telemetry)\n"
-    assert seconds < END_SECONDS + 8  # a busy machine; the collector alone would take 10 seconds and more
+        for number in range(5):  # on a busy machine the run without a collector may be the quicker one by far
+            began = time.monotonic()
+            plain = project.run(*GOOD, f"email=eve{number}@example.com")
+            middle = time.monotonic()
+            done = project.run(*GOOD, f"email=ada{number}@example.com", extra=collector.environment)
+            seconds = time.monotonic() - middle - (middle - began)
+            assert (plain.code, done.code) == (0, 0)
+            assert done.json["run"]["status"] == "succeeded"
+            assert done.err == "telemetry: 7 of 7 spans could not be sent to the collector (sagactl help telemetry)\n"
+            if seconds < END_SECONDS + 8:  # the collector alone would take 10 seconds and more
+                break
+    assert seconds < END_SECONDS + 8
     assert project.run("verify").code == 0
 
 
