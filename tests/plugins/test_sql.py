@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -232,10 +233,22 @@ def test_an_undo_that_races_with_its_action_leaves_nothing(shop: Shop) -> None:
         assert shop.state() == (5, 0)
 
 
+def _is_written_to(shop: Shop) -> bool:
+    """Tell whether somebody is in the middle of a transaction."""
+    if shop.kind == "postgresql":
+        return bool(shop.read("SELECT 1 FROM pg_stat_activity WHERE query LIKE 'INSERT%slow%' AND state = 'active'"))
+    with contextlib.closing(sqlite3.connect(shop.project.path / "shop.db", isolation_level=None, timeout=0)) as other:
+        try:
+            other.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return True
+    return False
+
+
 def test_a_process_that_is_killed_before_it_commits_leaves_nothing(shop: Shop) -> None:
     """E17: SIGKILL between a statement and the commit; the probe says so, and the same key works."""
     child = shop.project.start(("sql.execute", "a", "a", shop.arguments([*RESERVE, {"run": SLOW[shop.kind]}])))
-    time.sleep(1.5)
+    wait_until(lambda: _is_written_to(shop))
     child.send_signal(signal.SIGKILL)
     out, _ = child.communicate(timeout=120)
     assert (child.returncode, out) == (-9, "")
@@ -448,8 +461,6 @@ def test_without_the_library_the_plugin_says_what_to_install(project: Project) -
 
 def test_a_busy_file_is_tried_again(project: Project) -> None:
     """Another writer: nothing happened."""
-    import sqlite3
-
     shop = make_file_shop(project)
     with contextlib.closing(sqlite3.connect(project.path / "shop.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
