@@ -10,6 +10,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from sagactl.core.records import Verb
 from sagactl.log.open import open_log
 from sagactl.requests import make_request
@@ -110,6 +112,28 @@ def test_a_cancel_from_a_second_terminal_turns_the_run_around(tmp_path: Path) ->
     run = project.latest()
     assert (run["status"], run["cause"]) == ("rolled_back", "cancelled")
     assert [entry["effect"] for entry in project.ledger()][-1] == "lead archived"
+
+
+@pytest.mark.parametrize(
+    ("verb", "pivot", "code", "hinted"), [("pause", "", 0, "unpause"), ("cancel", ", pivot: true", 12, "watch")]
+)
+def test_what_is_hinted_of_a_run_that_another_process_drives_can_be_typed(
+    verb: str, pivot: str, code: int, hinted: str, tmp_path: Path
+) -> None:
+    """E22: after a pause or a cancel that waits for the pivot no `resume` is proposed: it would be refused as busy."""
+    project = _make_held(tmp_path)
+    saga = project.path / "sagas" / "held.yaml"
+    saga.write_text(HELD.replace("gate.enter", f"gate.enter{pivot}"))
+    running = project.start("run", "held", "-q")
+    _wait_for((project.path / "waiting").exists)
+    run_id = project.latest()["id"]
+    asked = project.run(verb, run_id)
+    assert (asked.code, f"hint: sagactl {hinted} {run_id[:6]}" in asked.out) == (code, True), asked
+    assert "sagactl resume" not in asked.out
+    (project.path / "open").touch()
+    assert project.run(hinted, run_id, "-q").code == 0
+    running.communicate(timeout=WAIT_SECONDS)
+    assert project.latest()["status"] == "succeeded"
 
 
 def test_who_asks_a_driver_that_dies_before_it_answers_answers_itself(tmp_path: Path) -> None:

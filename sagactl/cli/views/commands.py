@@ -30,6 +30,11 @@ def type_resume(run: str) -> str:
     return f"sagactl resume {run}"
 
 
+def type_watch(run: str) -> str:
+    """Return the command that follows a run which another process drives."""
+    return f"sagactl watch {run}"
+
+
 def type_rebind(run: str, path: str) -> str:
     """Return the command that shows what carrying a run on with a saga file and the tools as they are now changes."""
     return f"sagactl resume {run} --definition {shlex.quote(path)} --dry-run"

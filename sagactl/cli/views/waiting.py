@@ -101,4 +101,11 @@ def hint_going_on(scene: Scene) -> list[str]:
         return hint_hanging(scene)
     if scene.state.people_since_ms is not None:
         return commands.type_rollback(scene.state, scene.short_id)
-    return [commands.type_resume(scene.short_id), *commands.type_rollback(scene.state, scene.short_id)]
+    return [_type_going_on(scene), *commands.type_rollback(scene.state, scene.short_id)]
+
+
+def _type_going_on(scene: Scene) -> str:
+    """Return how the run goes on: a process that drives it does that, and a resume would be refused."""
+    if scene.is_left:
+        return commands.type_resume(scene.short_id)
+    return commands.type_unpause(scene.short_id) if scene.state.paused else commands.type_watch(scene.short_id)
