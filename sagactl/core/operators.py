@@ -106,7 +106,7 @@ def _object_to_letter(saga: Saga, state: RunState, request: Request, at_ms: int)
         return f"{operation or 'the run'} has no open dead letter"
     op = state.operations[operation]
     if request.verb is Verb.RETRY:
-        return _object_to_old_key(saga, op, request, at_ms) or _object_to_retry(saga, op, at_ms)
+        return _object_to_retry(saga, op, at_ms) or _object_to_unawares(saga, op, request, at_ms)
     if not request.reason:
         return "a resolution takes a --reason"
     zone = zone_of(saga, operation)
@@ -118,20 +118,26 @@ def _object_to_letter(saga: Saga, state: RunState, request: Request, at_ms: int)
     return objection or (_object_to_haste(action, at_ms) if says_gone else None)
 
 
-def _object_to_old_key(saga: Saga, op: OperationState, request: Request, at_ms: int) -> str | None:
-    """E6: past its `key_retention` another try may have a second effect, so nobody orders it unawares."""
+def _object_to_unawares(saga: Saga, op: OperationState, request: Request, at_ms: int) -> str | None:
+    """E6: where another try may have a second effect, nobody orders it unawares."""
     if request.reason or not may_act_twice(saga, op, at_ms):
         return None
     tool = call_of(saga, op.operation).tool
+    why = "may have forgotten its key" if has_key_expired(saga, op, at_ms) else "is not idempotent"
     return (
-        f"{op.operation} is in doubt, and {tool} may have forgotten its key: another try can be a second effect; "
+        f"{op.operation} is in doubt, and {tool} {why}: another try can be a second effect; "
         "see whether it happened and resolve it, or order it with a --reason"
     )
 
 
 def may_act_twice(saga: Saga, op: OperationState, at_ms: int) -> bool:
-    """Tell whether another try now could have a second effect, as the tool may have forgotten the key (E6)."""
-    return has_key_expired(saga, op, at_ms) and not _is_probed(saga, op, at_ms)
+    """Tell whether another try now could have a second effect: in doubt, and neither key nor probe protects (E6)."""
+    return op.doubt and not _is_protected(saga, op, at_ms)
+
+
+def _is_protected(saga: Saga, op: OperationState, at_ms: int) -> bool:
+    has_key = saga.tools[call_of(saga, op.operation).tool].idempotent and not has_key_expired(saga, op, at_ms)
+    return has_key or _is_probed(saga, op, at_ms)
 
 
 def _is_probed(saga: Saga, op: OperationState, at_ms: int) -> bool:
@@ -143,9 +149,7 @@ def _object_to_retry(saga: Saga, op: OperationState, at_ms: int) -> str | None:
     if op.operation.direction is Direction.COMPENSATION:
         asks_person = op.cause is Cause.IN_DOUBT
         return "nobody can tell whether there is anything to undo: resolve it" if asks_person else None
-    has_key = saga.tools[call_of(saga, op.operation).tool].idempotent and not has_key_expired(saga, op, at_ms)
-    is_protected = has_key or _is_probed(saga, op, at_ms)
-    return None if is_protected or not op.doubt else _object_to_haste(op, at_ms)
+    return _object_to_haste(op, at_ms) if may_act_twice(saga, op, at_ms) else None
 
 
 def _object_to_haste(action: OperationState, at_ms: int) -> str | None:

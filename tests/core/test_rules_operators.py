@@ -93,7 +93,15 @@ def test_nobody_can_let_try_again_what_may_still_land_and_would_happen_twice() -
     assert answer.disposition is Disposition.REFUSED
     assert answer.detail == "a call of a by a driver that was lost may still land: look again in 15 s"
     play.now = 15_000
-    assert play.ask(Verb.RETRY, "a").disposition is Disposition.ACCEPTED
+    unaware = play.ask(Verb.RETRY, "a")
+    assert (unaware.disposition, unaware.detail) == (
+        Disposition.REFUSED,
+        (
+            "a is in doubt, and do.a is not idempotent: another try can be a second effect; "
+            "see whether it happened and resolve it, or order it with a --reason"
+        ),
+    )
+    assert play.ask(Verb.RETRY, "a", reason="the bank has nothing").disposition is Disposition.ACCEPTED
     assert play.calls == ["a", "a"]
 
 

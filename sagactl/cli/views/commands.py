@@ -93,7 +93,7 @@ def list_decidable(saga: Saga, state: RunState, run: str, operation: Operation, 
 def _choose(state: RunState, run: str, operation: Operation, option: Option) -> Choice:
     if option.request.resolution is None:
         words = "undo it again" if operation.direction is Direction.COMPENSATION else "call it again"
-        words += ", a second time perhaps" if option.acts_twice else ""
+        words = "again, maybe twice" if option.acts_twice else words  # short: commands beside it fit 80 columns
         return Choice(words, type_letter("retry", run, operation, _REASON if option.acts_twice else ""), option.request)
     output = " --output JSON" if option.takes_output else ""
     command = type_letter("resolve", run, operation, f"{_FLAGS[option.request.resolution]}{output} {_REASON}")

@@ -114,7 +114,7 @@ def _say_why(letter: DeadLetter) -> str:
         return "settled"
     if letter.reason == "in_doubt":
         return "in doubt"
-    return "undo failed" if letter.operation.direction is Direction.COMPENSATION else "not done"
+    return "undo failed" if letter.operation.direction is Direction.COMPENSATION else "failed"
 
 
 def render_letter(

@@ -91,11 +91,11 @@ def _why_unknown(scene: Scene, op: OperationState) -> str:
     facts = scene.saga.tools[call_of(scene.saga, op.operation).tool]
     if facts.probe is not None and op.probes > 0:
         return f"{scene.style.show(facts.probe)} could not tell"
-    if may_act_twice(scene.saga, op, scene.now_ms):
+    if facts.idempotent and may_act_twice(scene.saga, op, scene.now_ms):
         kept = show_rough(facts.key_retention_ms or 0)
         return f"keys are kept for {kept}, so its key may be forgotten, and another try can be a second effect"
     if not facts.idempotent:
-        return "it is not idempotent and no probe has answered, so it is not called again"
+        return "it is not idempotent and no probe has answered, so another try can be a second effect"
     return "no answer came, and its retries are used up"
 
 

@@ -159,9 +159,10 @@ def _say_stuck(scene: Scene, summary: Summary, left: list[Left]) -> str:
     if left:
         return f": {count_left(left)}"
     names = join_some([name_operation(operation) for operation in scene.state.dead], NAMED_MAX)
-    verb = "is" if len(scene.state.dead) == 1 else "are"
-    where = " behind its pivot" if summary.cause is Cause.FORWARD_STUCK else ""
-    return f"{where}: {names} {verb} {'in doubt' if summary.cause is Cause.IN_DOUBT else 'not done'}"
+    if summary.cause is Cause.IN_DOUBT:
+        return f": {names} {'is' if len(scene.state.dead) == 1 else 'are'} in doubt"
+    # What failed may have happened all the same: each letter says whether anybody knows.
+    return f"{' behind its pivot' if summary.cause is Cause.FORWARD_STUCK else ''}: {names} failed"
 
 
 def _list_undone(scene: Scene) -> list[Fact]:

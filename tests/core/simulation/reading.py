@@ -500,7 +500,10 @@ class Reading:
         """E23: nobody orders a second effect without saying why."""
         known, call, tool = self.of(op), self.evidence.call_of(op), self.evidence.tool_of(op)
         kept_ms, is_probed = tool["key_retention_ms"], tool["probe"] is not None or call["on_unknown"] == "probe"
-        if not known.doubt or kept_ms is None or is_probed:
+        if not known.doubt or is_probed:
+            return
+        self._check(tool["idempotent"], "E23", f"{spell(op)}: ordered without a key, a probe or a reason")
+        if kept_ms is None:
             return
         is_over = at_ms + call["start_to_close_ms"] <= known.first_at_ms + kept_ms
         self._check(is_over, "E23", f"{spell(op)}: ordered under a key that may be forgotten, without a reason")
