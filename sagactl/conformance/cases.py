@@ -16,7 +16,7 @@ from sagactl.core.saga import ToolFacts
 from sagactl.core.template import Literal, MapOf, Template
 
 UNSEEN: Final = "nothing of its effect is seen here: name a read-only tool that shows it, under observe"
-UNSEEN_OTHER: Final = "another operation had no effect, or observe doesn't show it"
+UNSEEN_OTHER: Final = "another operation had no effect, or observe doesn't show it: its run.id is another one there"
 AT_ONCE: Final = 2
 TWICE: Final = 1.8
 """How many times as much a file must grow to count as a second effect."""

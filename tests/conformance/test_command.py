@@ -193,6 +193,12 @@ def list_things() -> dict[str, list[str]]:
     return {"things": sorted(path.name for path in ELSEWHERE.iterdir())}
 
 
+@tool("far.list_of", read_only=True, chaos_safe=True)
+def list_of(run: str) -> dict[str, list[str]]:
+    """Show what runs of one run."""
+    return {"things": sorted(path.name for path in ELSEWHERE.iterdir() if path.name.startswith(run))}
+
+
 @tool("far.make", chaos_safe=True)
 def make(name: str) -> dict[str, str]:
     """Set something up."""
@@ -265,6 +271,18 @@ def test_what_cannot_be_taken_back_is_told(tmp_path: Path) -> None:
     assert result.json["notes"] == [
         "far.put: something may be left of a call: far.take came to rejected: kept: it can't be ended"
     ]
+
+
+@pytest.mark.parametrize("observe", ["far.list", 'far.list_of, with: {run: "${{ run.id }}"}'])
+def test_an_observer_of_one_run_alone_is_told_apart(tmp_path: Path, observe: str) -> None:
+    """`run.id` under `observe` is that of the operation that is tried: where another isn't seen, that is said."""
+    file = "{observe: [{tool: OBSERVER}], tools: {far.put: {with: {word: x}}}}"
+    project, _ = _make_elsewhere(tmp_path, file.replace("OBSERVER", observe))
+    result = check(project, "far.put", "--rule", "other-key", "-o", "json")
+    (found,) = result.json["tools"][0]["rules"]
+    is_narrow = observe != "far.list"
+    assert found["verdict"] == ("broken" if is_narrow else "holds")
+    assert ("its run.id is another one there" in (found["seen"] or "")) is is_narrow
 
 
 @pytest.mark.parametrize("word", ["before", "after"])
