@@ -13,7 +13,7 @@ SAGA_SUFFIXES: Final = (".yaml", ".yml")
 
 
 def find_saga(name: str, project: Path) -> Path:
-    """Return the file that FILE means: a path, or the name of a saga in `sagas/`; raises NotFoundError."""
+    """Return the file that FILE means: a path from here or in the project, or a saga in `sagas/`; NotFoundError."""
     if _is_file(Path(name)):
         return Path(name)
     folder = project / "sagas"
@@ -21,6 +21,8 @@ def find_saga(name: str, project: Path) -> Path:
         for suffix in ("", *SAGA_SUFFIXES):
             if _is_file(folder / f"{name}{suffix}"):
                 return folder / f"{name}{suffix}"
+    if "/" in name and _is_file(project / name):
+        return project / name  # as problems, reports and runs call it, wherever the user is
     known = sorted(path.stem for path in folder.glob("*.y*ml")) if folder.is_dir() else []
     hint = f"sagas of {project}: {', '.join(known[:10])}" if known else "give the path of a saga file"
     raise NotFoundError(f"no saga {name[:NAME_SHOWN_MAX]}", code="no-such-saga", hint=hint)

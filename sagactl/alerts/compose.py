@@ -7,6 +7,7 @@ however late. Then every text in it is tamed: it comes from tools and files, and
 from __future__ import annotations
 
 import re
+import shlex
 import unicodedata
 from collections.abc import Iterable, Sequence
 from itertools import islice
@@ -72,13 +73,13 @@ def describe(message: Message, look: Look, project: str) -> dict[str, Json]:
         "since": write_time(look.records[message.opened_seq - 1].at_ms),
         "host": _find_host(look.records),
         "project": project,
-        "commands": _list_commands(message, look),
+        "commands": _name_project(_list_commands(message, look), project),
     }
 
 
 def describe_unread(message: Message, problem: str, project: str) -> dict[str, Json]:
     """Return the document of an alert whose run can't be read: a person is told all the same."""
-    commands: list[Json] = ["sagactl verify"]
+    commands = _name_project(["sagactl verify"], project)
     return {
         "schema": ALERT_SCHEMA,
         "id": message.id,
@@ -170,10 +171,16 @@ def _plain(word: str) -> str:
     return word.replace("_", " ")
 
 
-def _list_commands(message: Message, look: Look) -> list[Json]:
+def _name_project(commands: Sequence[str], project: str) -> list[Json]:
+    """Return the commands as they work wherever the reader is on that machine."""
+    lead = f"sagactl -C {shlex.quote(project)} "
+    return [f"{lead}{each.removeprefix('sagactl ')}" if each.startswith("sagactl ") else each for each in commands]
+
+
+def _list_commands(message: Message, look: Look) -> list[str]:
     run = message.run_id
     letters = islice(look.state.dead, LETTERS_SHOWN_MAX)
-    commands: list[Json] = [f"sagactl dlq show {run} {_quote(operation)}" for operation in letters]
+    commands = [f"sagactl dlq show {run} {_quote(operation)}" for operation in letters]
     if message.reason is Reason.APPROVAL and not message.is_resolution:
         commands += [f"sagactl approve {run} {message.step}", f'sagactl deny {run} {message.step} --reason "..."']
     if message.reason is Reason.CANNOT_END and not message.is_resolution:

@@ -54,14 +54,14 @@ class _Given:
     jobs: int
     timeout_seconds: float
 
-    def words(self) -> list[str]:
+    def words(self, session: Session) -> list[str]:
         """Return the command, but for which experiments it makes."""
         given = [word for pair in self.inputs for word in ("-i", pair)]
         given += [] if self.inputs_file is None else ["--inputs", self.inputs_file]
         given += [] if self.replay is None else ["--replay", self.replay]
         given += [word for name in self.allowed for word in ("--allow-unsafe", name)]
         given += [] if self.timeout_seconds == TIMEOUT_SECONDS else ["--timeout", f"{self.timeout_seconds:g}"]
-        return ["sagactl", "chaos", self.file, *given]
+        return ["sagactl", *session.settings.words_of_place, "chaos", self.file, *given]
 
 
 InputOption: TypeAlias = Annotated[
@@ -277,9 +277,9 @@ def _write(session: Session, given: _Given, report: ChaosReport) -> None:
     from sagactl.cli.views.chaos_documents import write_chaos
 
     if session.output is not Output.TEXT:
-        write_document(write_chaos(report, given.words()))
+        write_document(write_chaos(report, given.words(session)))
     elif session.settings.quiet < 2:
-        write_line(answer_stream(), render_chaos(report, given.words(), style=session.style))
+        write_line(answer_stream(), render_chaos(report, given.words(session), style=session.style))
 
 
 def _tell_runner(session: Session, given: _Given, report: ChaosReport) -> None:
@@ -290,4 +290,4 @@ def _tell_runner(session: Session, given: _Given, report: ChaosReport) -> None:
         from sagactl.cli.ci import write_annotations
         from sagactl.cli.views.chaos_documents import annotate_chaos
 
-        write_annotations(session.settings, annotate_chaos(report, given.words()), session.app.config.project)
+        write_annotations(session.settings, annotate_chaos(report, given.words(session)), session.app.config.project)

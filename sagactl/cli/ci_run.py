@@ -55,7 +55,7 @@ def make_wide_scene(session: Session, last: Committed) -> Scene:
     from sagactl.usecases.select import short_id
 
     shown = short_id(session.app.log(read_only=True), last.run_id)
-    style = Style(width=WIDTH_UNLIMITED)
+    style = Style(width=WIDTH_UNLIMITED, place=session.style.place)
     return Scene(last.saga, last.state, shown, now_ms(), local_zone(), style, is_kept=True)
 
 

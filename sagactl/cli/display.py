@@ -208,7 +208,7 @@ class LiveDisplay:
             self._picture.feed(self._came.popleft())
         view = View(
             now_ms(),
-            Style(self._style.color, self._style.unicode, size.columns),
+            Style(self._style.color, self._style.unicode, size.columns, self._style.place),
             size.lines - ROWS_KEPT_FREE,
             STOPS_WATCHING if self._is_watching else STOPS_SAFELY,
             self._stopping_since_ms,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,7 @@ from sagactl.cli.options import Globals, Output, make_app
 from sagactl.cli.session import style_of
 from sagactl.cli.streams import answer_stream, write_line
 from sagactl.cli.views.doctor import mask_paths, render_checks, write_checks
+from sagactl.cli.views.place import complete
 from sagactl.cli.views.spelling import spell
 from sagactl.cli.views.text import plural
 from sagactl.core.canonical import Json
@@ -54,7 +56,8 @@ def doctor(
     guard_stdout()
     settings = context.ensure_object(Globals)
     paused = _accept(settings, is_agreed=yes) if after_restore else []
-    checks = list(examine(lambda: open_project(settings.directory, log=settings.log)))
+    found = examine(lambda: open_project(settings.directory, log=settings.log))
+    checks = [replace(each, hint=each.hint and complete(each.hint, settings.place)) for each in found]
     document = write_checks(checks, list_versions())
     if bundle is not None:
         _write_bundle(bundle, mask_paths(document, Path.cwd() if settings.directory is None else settings.directory))
@@ -76,12 +79,12 @@ def _accept(settings: Globals, *, is_agreed: bool) -> list[str]:
         write_line(sys.stderr, f"the log is accepted as it lies there; {plural(len(paused), 'run')} paused")
         for run_id in paused:
             told = f"run {run_id} is paused; look at what it has done since the copy was made, then"
-            write_line(sys.stderr, f"{told}: sagactl unpause {run_id}")
+            write_line(sys.stderr, f"{told}: {complete(f'sagactl unpause {run_id}', settings.place)}")
         for run_id in list_stuck(project):
             told = (
                 f"run {run_id} is stuck; what was decided about it since the copy was made is forgotten, so look first"
             )
-            write_line(sys.stderr, f"{told}: sagactl show {run_id}")
+            write_line(sys.stderr, f"{told}: {complete(f'sagactl show {run_id}', settings.place)}")
     return paused
 
 

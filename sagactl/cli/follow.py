@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Final
 
-from sagactl.cli.answer import write_document
+from sagactl.cli.answer import complete_hints, write_document
 from sagactl.cli.display import Display, make_display
 from sagactl.cli.options import Output
 from sagactl.cli.session import Session, local_zone, now_ms
@@ -90,10 +90,11 @@ class Follower:
         """Return the commands that carry on with what is unfinished, or undo it."""
         latest = list(self.latest.values())  # at once: another thread may turn the loop meanwhile
         open_runs = [each for each in latest if each.state.ended is None and each.state.stuck is None]
-        if len(open_runs) != 1:
-            return ["sagactl resume --all"]
-        run_id = open_runs[0].run_id
-        return [type_resume(run_id), *type_rollback(open_runs[0].state, run_id)]
+        hints = ["sagactl resume --all"]
+        if len(open_runs) == 1:
+            run_id = open_runs[0].run_id
+            hints = [type_resume(run_id), *type_rollback(open_runs[0].state, run_id)]
+        return [self._session.progress_style.complete(hint) for hint in hints]
 
 
 def drive(
@@ -160,6 +161,7 @@ def write_ending(session: Session, ending: Ending, last: Committed, *, driver: H
 def _write_loss(session: Session, last: Committed) -> None:
     """Tell people why it ends, and programs both: the run as it was let go of, and the error that ended it."""
     error = LeaseLostError(f"run {last.run_id}: another driver took it over", hint=f"sagactl show {last.run_id}")
+    complete_hints(error, session.settings)
     session.say(render_error(error, session.progress_style))
     document = write_run(last.saga, last.state, driver=session.app.row(last.run_id).holder)
     write_document({**document, "error": write_error(error)["error"]})

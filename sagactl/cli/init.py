@@ -102,7 +102,7 @@ def init(
     chosen = EXAMPLES[example]
     return _answer(
         settings,
-        render_made(folder, made, chosen, [path.name for path in kept], style=style_of(answer_stream(), settings)),
+        render_made(str(target), made, chosen, [path.name for path in kept], style=style_of(answer_stream(), settings)),
         write_made(str(target.resolve()), made, chosen, [path.name for path in kept]),
     )
 

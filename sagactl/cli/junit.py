@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
+from sagactl.cli.answer import complete_hints
 from sagactl.cli.session import Session
 from sagactl.errors import InternalError, InvalidError, SagactlError
 
@@ -74,6 +75,7 @@ def _write(session: Session, file: Path, report: Junit, error: SagactlError | No
         except SagactlError as trouble:
             error = error or trouble
     if error is not None:
+        complete_hints(error, session.settings)
         suites.append(make_error_suite(error))
     try:
         write_atomically(file, render_junit(suites))

@@ -251,7 +251,7 @@ def _usage_of(error: click.ClickException) -> UsageError:
 
 def _report(raised: Exception, settings: Globals) -> int:
     """Write the error for people to stderr and, where asked for, for programs to stdout."""
-    from sagactl.cli.answer import write_error
+    from sagactl.cli.answer import complete_hints, write_error
 
     if settings.debug:
         import traceback
@@ -262,6 +262,7 @@ def _report(raised: Exception, settings: Globals) -> int:
         # As one text: the streams mask as well, but only what stands in one piece.
         write_line(sys.stderr, KNOWN.mask("".join(traceback.format_exception(raised)).rstrip()))
     error = _name_error(raised)
+    complete_hints(error, settings)
     write_error(error, settings)
     return int(error.exit_code)
 

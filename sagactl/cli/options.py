@@ -48,6 +48,24 @@ class Globals:
     color: str = "auto"
     debug: bool = False
     no_input: bool = False
+    project: Path | None = None
+    """The project of the saga file that was named, where it isn't the one found from here."""
+
+    @property
+    def words_of_place(self) -> list[str]:
+        """Return the options without which a command typed here would mean another project or another log."""
+        directory = self.directory if self.project is None else self.project
+        return [
+            *([] if directory is None else ["-C", str(directory)]),
+            *([] if self.log is None else ["--log", self.log]),
+        ]
+
+    @property
+    def place(self) -> str:
+        """Return these options as a shell reads them."""
+        from shlex import join
+
+        return join(self.words_of_place)
 
     def without_progress(self) -> Globals:
         """Return the same settings, but for progress, which isn't shown."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sagactl.cli.answer import write_document
+from sagactl.cli.answer import complete_hints, write_document
 from sagactl.cli.load import load_to_run
 from sagactl.cli.options import Output
 from sagactl.cli.session import Session
@@ -29,6 +29,7 @@ def show_binding(session: Session, row: RunRow, file: str) -> ExitCode:
     try:
         refuse_objections(row.run_id, proposal.rebinding)
     except RefusedError as error:
+        complete_hints(error, session.settings)
         write_document(write_rebinding(proposal, write_error(error)["error"]))
         return error.exit_code
     write_document(write_rebinding(proposal, None))

@@ -17,7 +17,9 @@ import typer
 from sagactl.app import Project, open_project
 from sagactl.cli.options import Globals, Output
 from sagactl.cli.streams import answer_stream, supports_unicode
+from sagactl.cli.views.place import complete
 from sagactl.cli.views.style import WIDTH_MIN, WIDTH_UNLIMITED, Style
+from sagactl.config import find_project
 from sagactl.dataclass import dataclass
 from sagactl.errors import InvalidError
 
@@ -100,11 +102,11 @@ class Session:
             tell_problems(self.settings, problems, self.app.config.project)
 
     def say(self, text: str) -> None:
-        """Write a line of the conversation to stderr."""
+        """Write a line of the conversation to stderr, its commands as they work where the user is."""
         from sagactl.cli.streams import write_line
 
         if self.settings.quiet < 2:
-            write_line(sys.stderr, text)
+            write_line(sys.stderr, complete(text, self.settings.place))
 
 
 def find_file(name: str | None) -> Path | None:
@@ -121,6 +123,9 @@ def open_session(context: typer.Context, file: Path | None = None) -> Iterator[S
     settings = context.ensure_object(Globals)
     with open_project(settings.directory, log=settings.log, file=file) as project:
         project.is_whole_process = True
+        start = (settings.directory or Path()).resolve()
+        if file is not None and (find_project(start) or start) != project.config.project:
+            settings.project = project.config.project
         project.toolset.watch_import = lambda name: _watch_import(settings, name)
         session = Session(settings, project)
         try:
@@ -138,7 +143,7 @@ def _watch_import(settings: Globals, name: str) -> AbstractContextManager[None]:
 
 def style_of(stream: IO[str], settings: Globals) -> Style:
     """Return how text on *stream* looks: colour by flag, then environment, then terminal."""
-    return Style(color=_has_color(stream, settings), unicode=supports_unicode(stream), width=_measure(stream))
+    return Style(_has_color(stream, settings), supports_unicode(stream), _measure(stream), settings.place)
 
 
 def _measure(stream: IO[str]) -> int:

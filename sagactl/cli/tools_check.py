@@ -43,13 +43,13 @@ class _Given:
     allowed: Sequence[str]
     timeout_seconds: float
 
-    def words(self) -> list[str]:
+    def words(self, session: Session) -> list[str]:
         """Return the command, but for which tools and rules it tries."""
         given = [word for pair in self.inputs for word in ("-i", pair)]
         given += [] if self.inputs_file is None else ["--inputs", self.inputs_file]
         given += [word for name in self.allowed for word in ("--allow-unsafe", name)]
         given += [] if self.timeout_seconds == TIMEOUT_SECONDS else ["--timeout", f"{self.timeout_seconds:g}"]
-        return ["sagactl", "tools", "check", *given]
+        return ["sagactl", *session.settings.words_of_place, "tools", "check", *given]
 
 
 @app.command()
@@ -207,11 +207,11 @@ def _write(session: Session, given: _Given, report: CheckReport, *, strict: bool
     if session.output is not Output.TEXT:
         from sagactl.cli.views.tools_check_documents import write_check
 
-        write_document(write_check(report, given.words()))
+        write_document(write_check(report, given.words(session)))
     elif session.settings.quiet < 2:
         from sagactl.cli.views.tools_check import render_check
 
-        write_line(answer_stream(), render_check(report, given.words(), style=session.style, strict=strict))
+        write_line(answer_stream(), render_check(report, given.words(session), style=session.style, strict=strict))
 
 
 def _tell_runner(session: Session, given: _Given, report: CheckReport) -> None:
@@ -222,4 +222,4 @@ def _tell_runner(session: Session, given: _Given, report: CheckReport) -> None:
         from sagactl.cli.ci import write_annotations
         from sagactl.cli.views.tools_check_documents import annotate_check
 
-        write_annotations(session.settings, annotate_check(report, given.words()), session.app.config.project)
+        write_annotations(session.settings, annotate_check(report, given.words(session)), session.app.config.project)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sagactl.app import guard_stdout
-from sagactl.cli.answer import write_document
+from sagactl.cli.answer import complete_problems, write_document
 from sagactl.cli.junit import Junit, JunitOption, junit_report
 from sagactl.cli.options import Output, make_app
 from sagactl.cli.session import Session, find_file, open_session
@@ -73,6 +73,7 @@ def _check(session: Session, path: Path, report: Junit, *, strict: bool) -> list
         session.warn_of_secrets(loaded.saga)
     except InvalidSagaError as error:
         file, problems, text = error.file, list(error.problems), error.source_text
+    problems = complete_problems(problems, session.settings)
     _write_problems(session, problems, text)
     report.suites.append(make_problem_suite(file, problems, strict=strict))
     return problems

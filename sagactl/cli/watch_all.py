@@ -123,5 +123,5 @@ def _end(session: Session, ended: list[RunRow], left: int) -> int:
         write_document(write_runs(ended, len(ended)))
     elif session.output is Output.TEXT and session.settings.quiet < 2:
         left_over = f"{left:,} not at rest, and nobody drives them: sagactl resume --all"
-        write_line(answer_stream(), left_over if left else "no run goes on")
+        write_line(answer_stream(), session.style.complete(left_over) if left else "no run goes on")
     return ExitCode.WAITING if left else ExitCode.OK

@@ -19,7 +19,7 @@ from sagactl.regular_file import read_beginning
 STATE_FOLDER: Final = ".sagactl"
 """A project's folder for what its machine keeps; it is kept out of git by itself."""
 
-NAME_ANOTHER: Final = "name the file of the log with --log or SAGACTL_LOG; the first `sagactl run` makes it"
+NAME_ANOTHER: Final = "name the file of the log with --log or SAGACTL_LOG; the first run makes it"
 _DATABASE: Final = b"SQLite format 3\0"
 _ID_AT: Final = 68
 _HEAD_BYTES: Final = 72

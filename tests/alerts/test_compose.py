@@ -47,8 +47,8 @@ def test_an_alert_of_a_failed_undo_says_what_is_left() -> None:
     assert document["not_undone"]
     commands = document["commands"]
     assert isinstance(commands, list)
-    assert f"sagactl show {message.run_id}" in commands
-    assert str(commands[0]).startswith(f"sagactl dlq show {message.run_id} ")
+    assert f"sagactl -C /srv/shop show {message.run_id}" in commands
+    assert str(commands[0]).startswith(f"sagactl -C /srv/shop dlq show {message.run_id} ")
     text = write_text(document)
     for each in ("error ", "left ", "open ", "since ", *map(str, commands)):
         assert each in text
@@ -62,7 +62,7 @@ def test_an_alert_of_a_call_that_cannot_be_ended_says_what_to_end_and_where() ->
     assert document["says"] == "deposit is past its time and has not returned: end the process that drives the run"
     commands = document["commands"]
     assert isinstance(commands, list)
-    assert commands[:2] == ["kill 4711  # on worker-2", f"sagactl resume {message.run_id}"]
+    assert commands[:2] == ["kill 4711  # on worker-2", f"sagactl -C /srv/shop resume {message.run_id}"]
     assert write_title(document).endswith("end the process that drives the run")
 
 

@@ -60,7 +60,7 @@ def test_a_stuck_run_is_told_and_then_its_end(tmp_path: Path, receiver: Receiver
     run_id = post.json["data"]["run"]["id"]
     assert (post.json["type"], post.json["data"]["reason"]) == ("sagactl.alert.raised", "stuck")
     assert post.json["data"]["error"]["step"] == "deposit"
-    assert post.json["data"]["commands"][0] == f"sagactl dlq show {run_id} deposit"
+    assert post.json["data"]["commands"][0] == f"sagactl -C {project.path.resolve()} dlq show {run_id} deposit"
     assert project.run("dlq", "resolve", run_id, "--not-done", "--reason", "looked", "-q").code == 10
     assert [each.json["type"] for each in receiver.posts[1:]] == ["sagactl.alert.resolved"]
     assert receiver.posts[1].json["data"]["alert"] == post.id
@@ -315,7 +315,7 @@ def test_a_chat_is_told_by_apprise(tmp_path: Path, receiver: Receiver) -> None:
     (post,) = receiver.posts
     assert post.path == "/secret-token-77"
     assert post.json["title"].startswith("onboarding ")
-    assert "sagactl dlq show" in post.json["message"]
+    assert " dlq show " in post.json["message"]
     assert post.json["type"] == "warning"
     receiver.answer = answer(500, b"secret-token-77")
     project.run(*[word.replace("bob", "eve") for word in STUCK])
@@ -347,7 +347,8 @@ def test_who_must_approve_is_told_and_when_it_is_over(tmp_path: Path, receiver: 
     data = post.json["data"]
     run_id = data["run"]["id"]
     assert (data["reason"], data["says"]) == ("approval", "lead waits for an approval")
-    assert data["commands"][:2] == [f"sagactl approve {run_id} lead", f'sagactl deny {run_id} lead --reason "..."']
+    there = f"sagactl -C {project.path.resolve()}"
+    assert data["commands"][:2] == [f"{there} approve {run_id} lead", f'{there} deny {run_id} lead --reason "..."']
     assert project.run("approve", run_id, "lead", "-q").code == 0
     assert [each.json["data"]["says"] for each in receiver.posts[1:]] == [
         "over: lead waits for an approval; the run is running"

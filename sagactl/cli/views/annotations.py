@@ -74,7 +74,7 @@ def _split_headline(scene: Scene, ending: Ending | None) -> tuple[str, str]:
     """Return the first line of the report without its mark, and the first command that goes on from there."""
     first, *others = render_report(scene, ending).splitlines()
     hints = [line.removeprefix("hint: ") for line in others if line.startswith("hint: ")]
-    return first.split(" ", 1)[-1], hints[0] if hints else commands.type_show(scene.short_id)
+    return first.split(" ", 1)[-1], hints[0] if hints else scene.style.complete(commands.type_show(scene.short_id))
 
 
 def _annotate_success(scene: Scene) -> list[Annotation]:
@@ -98,7 +98,7 @@ def _annotate_failure(scene: Scene, ending: Ending | None) -> list[Annotation]:
 
 def _annotate_letter(scene: Scene, operation: Operation) -> Annotation:
     op = scene.state.operations[operation]
-    show = commands.type_letter("show", scene.short_id, operation)
+    show = scene.style.complete(commands.type_letter("show", scene.short_id, operation))
     why = safe(name_failure(op.failure))
     message = ". ".join(part for part in (why, explain(scene, op), show) if part)
     return _place(scene, operation.step, Annotation("error", say_what(op), message))

@@ -89,7 +89,7 @@ def _lay_found(found: Found, words: Sequence[str], described: Mapping[str, str],
         ("why", finding.meaning.why),
         ("change", finding.meaning.change),
     ]
-    again = style.paint(style.show(repeat_command(words, finding.experiment)), Hue.COMMAND)
+    again = style.command(style.show(repeat_command(words, finding.experiment)))
     return [head, *list_facts(facts, style), f"  again     {again}"]
 
 

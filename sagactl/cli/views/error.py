@@ -11,7 +11,7 @@ def render_error(error: SagactlError, style: Style) -> str:
     head = style.paint(f"error[{style.show(error.code)}]:", Hue.BAD)
     lines = [f"{head} {style.show(error.message)}"]
     if error.hint:
-        lines.append(f"hint: {style.paint(style.show(error.hint), Hue.COMMAND)}")
+        lines.append(f"hint: {style.command(style.show(error.hint))}")
     return "\n".join(lines)
 
 

@@ -92,7 +92,7 @@ def _list_rest(scene: Scene, foresight: Foresight, verb: Verb | None) -> Iterato
         until = "" if waits.until_ms is None else f", until {scene.show_due(waits.until_ms)}"
         yield "waits", show(f"for {plain(waits.what)}{f' {waits.detail}' if waits.detail else ''}{until}")
     elif foresight.status is RunStatus.STUCK:
-        yield "ends", "stuck: a person must decide, see sagactl dlq list"
+        yield "ends", scene.style.complete("stuck: a person must decide, see sagactl dlq list")
     elif foresight.is_accepted and verb is not None:
         yield "ends", f"{plain(foresight.status)}, if every call succeeds"
 

@@ -120,14 +120,14 @@ def headline(mark: Mark, text: str, style: Style) -> list[str]:
 
 def list_hints(commands: Iterable[str], style: Style) -> list[str]:
     """Return a line for each command, whole and ready to be typed, whatever its length."""
-    return [f"hint: {style.paint(command, Hue.COMMAND)}" for command in dict.fromkeys(commands)]
+    return [f"hint: {style.command(command)}" for command in dict.fromkeys(commands)]
 
 
 def list_choices(choices: Iterable[tuple[str, str]], style: Style) -> list[str]:
     """Return lines of what can be done: in words, then the command, whole."""
     given = list(choices)
     columns_wide = max((width_of(words) for words, _ in given), default=0)
-    return [f"    {pad(words, columns_wide)}{GAP}{style.paint(command, Hue.COMMAND)}" for words, command in given]
+    return [f"    {pad(words, columns_wide)}{GAP}{style.command(command)}" for words, command in given]
 
 
 def marked(mark: Mark, text: str, style: Style) -> Cell:

@@ -30,7 +30,7 @@ def describe_letters(scene: Scene) -> list[list[str]]:
     dead = list(scene.state.dead)
     blocks = [_describe(scene, operation) for operation in dead[:SHOWN_MAX]]
     if len(dead) > SHOWN_MAX:
-        blocks.append([f"  and {len(dead) - SHOWN_MAX:,} more: sagactl dlq list"])
+        blocks.append([scene.style.complete(f"  and {len(dead) - SHOWN_MAX:,} more: sagactl dlq list")])
     return blocks
 
 

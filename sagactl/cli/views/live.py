@@ -91,7 +91,7 @@ def _render_footer(watched: Watched, view: View) -> list[str]:
 def _say_way_out(watched: Watched, view: View) -> str:
     """Say what ends a call that can't be ended: only the end of the process that made it."""
     end = "press Ctrl-C twice" if view.leave == STOPS_SAFELY else f"end {view.style.show(watched.driver)}"
-    return f"to go on, {end}, then: {type_resume(watched.short_id)}"
+    return f"to go on, {end}, then: {view.style.complete(type_resume(watched.short_id))}"
 
 
 def lay_footer(parts: Sequence[str], view: View) -> list[str]:

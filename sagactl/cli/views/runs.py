@@ -39,7 +39,7 @@ def render_runs(
         return "no runs"
     return join_blocks(
         lay_out(_COLUMNS, [_lay_row(row, short_ids, now_ms, style, row.run_id in undriven) for row in rows], style),
-        _count(rows, total),
+        _count(rows, total, style),
     )
 
 
@@ -93,10 +93,11 @@ def _say_waiting(row: RunRow, now_ms: int) -> str:
     return f" for {plain(row.waiting_for)}, {show_rough(left_ms) if left_ms > 0 else 'overdue'}"
 
 
-def _count(rows: Sequence[RunRow], total: int) -> list[str]:
+def _count(rows: Sequence[RunRow], total: int, style: Style) -> list[str]:
     counted = f"{len(rows):,} of {plural(total, 'run')}"
     lines = [f"{counted}; --limit 0 for all" if total > len(rows) else plural(total, "run")]
     stuck = sum(row.status is RunStatus.STUCK for row in rows)
     if stuck:
-        lines.append(f"{stuck:,} {'needs' if stuck == 1 else 'need'} a person: sagactl dlq list")
+        needs = "needs" if stuck == 1 else "need"
+        lines.append(style.complete(f"{stuck:,} {needs} a person: sagactl dlq list"))
     return lines

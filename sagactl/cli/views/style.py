@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
+from sagactl.cli.views.place import complete
 from sagactl.cli.views.text import fit, safe, width_of
 from sagactl.dataclass import dataclass
 
@@ -47,11 +48,13 @@ class Mark(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """Whether there is colour, whether symbols can be shown, and how many columns there are."""
+    """Whether there is colour, whether symbols can be shown, how many columns there are, and what commands name."""
 
     color: bool = False
     unicode: bool = True
     width: int = 80
+    place: str = ""
+    """The options that name the project and the log which whoever reads this has typed a command about."""
 
     @property
     def columns(self) -> int:
@@ -76,6 +79,14 @@ class Style:
     def paint(self, text: str, hue: Hue) -> str:
         """Put colour on text that is safe and laid out."""
         return f"\x1b[{hue.value}m{text}\x1b[0m" if self.color and hue is not Hue.PLAIN and text else text
+
+    def complete(self, text: str) -> str:
+        """Return safe text with commands of ours as they work where the reader is."""
+        return complete(text, self.show(self.place))
+
+    def command(self, text: str) -> str:
+        """Return a command that is safe, as it works where the reader is, in its colour."""
+        return self.paint(self.complete(text), Hue.COMMAND)
 
     def show(self, text: str) -> str:
         """Make foreign text safe for this terminal."""

@@ -109,7 +109,7 @@ def _lay_breach(tool: ToolReport, finding: Finding, words: Sequence[str], style:
         ("change", meaning.change),
     ]
     head = style.paint(f"{finding.rule}: {style.show(tool.tool)}", Hue.BAD)
-    again = style.paint(style.show(repeat_command(words, tool, finding)), Hue.COMMAND)
+    again = style.command(style.show(repeat_command(words, tool, finding)))
     return [head, *list_facts(facts, style), f"  again     {again}"]
 
 

@@ -44,7 +44,7 @@ def render_verification(
         top,
         _list_findings(verification, short_ids, style),
         _list_heads(verification, style) if kept is None else [],
-        [style.paint(line, Hue.DIM) for line in wrap(UNNOTICED, style.columns)]
+        [style.paint(line, Hue.DIM) for line in wrap(style.complete(UNNOTICED), style.columns)]
         if verification.heads and kept is None
         else [],
         list_hints(_hint(verification, short_ids, kept), style),
@@ -70,7 +70,7 @@ def _list_heads(verification: Verification, style: Style) -> list[str]:
     lines = [f"{style.show(run_id)}  {style.paint(style.show(head), Hue.DIM)}" for run_id, head in heads[:HEADS_MAX]]
     lines = ["heads", *lines] if lines else []
     more = len(heads) - HEADS_MAX
-    return lines + ([f"  and {more:,} more: sagactl verify -o json"] if more > 0 else [])
+    return lines + ([style.complete(f"  and {more:,} more: sagactl verify -o json")] if more > 0 else [])
 
 
 def _hint(verification: Verification, short_ids: Mapping[str, str], kept: int | None) -> list[str]:
