@@ -32,6 +32,12 @@ class Meaning(NamedTuple):
 
     asks: str
     change: str
+    declared: str = ""
+    """What to change in a tool that is declared, and has no code here, where that is said otherwise."""
+
+    def change_in(self, file: str) -> str:
+        """Return what to change in a tool that stands in *file*."""
+        return self.declared if self.declared and file.endswith((".yaml", ".yml", ".json")) else self.change
 
 
 MEANINGS: Final[Mapping[Rule, Meaning]] = {
@@ -46,10 +52,12 @@ MEANINGS: Final[Mapping[Rule, Meaning]] = {
     Rule.REJECTS: Meaning(
         "a call that is rejected has no effect",
         "raise Rejected before anything happens, and only where nothing did",
+        "take for rejected only what the server answers before anything happens",
     ),
     Rule.SAME_KEY: Meaning(
         "the same key twice has one effect and the same answer",
         "hand context.idempotency_key to the target, or look for its effect by that key before making it",
+        "send ${{ key }} where the server heeds it, or don't declare it idempotent",
     ),
     Rule.AT_ONCE: Meaning(
         "two calls at once with the same key have one effect",
@@ -58,6 +66,7 @@ MEANINGS: Final[Mapping[Rule, Meaning]] = {
     Rule.PROBE: Meaning(
         "the probe says done, with the same output, after the effect and under its key alone, and not done before it",
         "look for the effect by context.forward_key, and answer CannotTell where that isn't possible",
+        "ask for the effect by ${{ forward_key }}, and take for done and not_done only what says so for certain",
     ),
     Rule.UNDO: Meaning(
         "the compensation takes back all that the action did",
@@ -70,14 +79,17 @@ MEANINGS: Final[Mapping[Rule, Meaning]] = {
     Rule.UNDO_LOST_OUTPUT: Meaning(
         "an action whose output was lost is found and undone by its key",
         "find the effect by context.forward_key where the arguments don't name it",
+        "find the effect by ${{ forward_key }} where the arguments don't name it",
     ),
     Rule.UNDO_NEVER_RAN: Meaning(
         "the compensation of an action that never ran succeeds and does no harm",
         "let it succeed where there is nothing under context.forward_key, and touch nothing of anybody else",
+        "let it succeed where there is nothing under ${{ forward_key }}, and touch nothing of anybody else",
     ),
     Rule.LATE: Meaning(
         "an action that arrives after its compensation is refused, or is found by the probe",
         "leave a mark under context.forward_key that refuses the action, or don't declare it late_safe",
+        "don't declare it late_safe unless the server refuses an action whose ${{ forward_key }} was undone",
     ),
     Rule.OTHER_KEY: Meaning(
         "after an undo another key has its effect as before",
@@ -94,5 +106,6 @@ MEANINGS: Final[Mapping[Rule, Meaning]] = {
     Rule.DEADLINE: Meaning(
         "a call ends within its deadline",
         "give each wait a limit of context.seconds_left(), and look at context.cancelled",
+        "let the server answer in time, or give the call more with --timeout",
     ),
 }

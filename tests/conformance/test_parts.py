@@ -12,7 +12,7 @@ from sagactl.conformance.book import Book
 from sagactl.conformance.check_file import REJECTS_MAX, STEPS_MAX, read_check_file
 from sagactl.conformance.looks import compare, describe, find_left, index_look, weigh
 from sagactl.conformance.report import Verdict
-from sagactl.conformance.rules import Rule
+from sagactl.conformance.rules import MEANINGS, Rule
 from sagactl.core.canonical import Json
 from sagactl.errors import InvalidError
 
@@ -118,3 +118,12 @@ def test_the_gravest_finding_about_a_rule_counts() -> None:
     assert (found[Rule.UNDO].verdict, found[Rule.UNDO].seen) == (Verdict.EXCUSED, "left. It can't.")
     assert found[Rule.LATE].verdict is Verdict.UNTRIED
     assert "it holds" in found[Rule.PROBE].seen
+
+
+def test_what_to_change_is_said_in_the_words_of_where_it_stands() -> None:
+    """A tool that is declared has no `context` to look at: it is told of `${{ … }}`, and one in Python is not."""
+    for meaning in MEANINGS.values():
+        assert "${{" not in meaning.change_in("plugins/crm.py")
+        for file in ("plugins/crm.yaml", "plugins/mcp.lock.json"):
+            assert not [word for word in ("context.", "raise ", "CannotTell") if word in meaning.change_in(file)]
+    assert "${{ forward_key }}" in MEANINGS[Rule.PROBE].change_in("plugins/crm.yaml")

@@ -106,7 +106,7 @@ def _lay_breach(tool: ToolReport, finding: Finding, words: Sequence[str], style:
         ("at", style.show("   ".join(filter(None, [place, partners and f"with {partners}"])))),
         ("rule", meaning.asks),
         ("seen", style.show(finding.seen)),
-        ("change", meaning.change),
+        ("change", meaning.change_in(tool.file)),
     ]
     head = style.paint(f"{finding.rule}: {style.show(tool.tool)}", Hue.BAD)
     again = style.command(style.show(repeat_command(words, tool, finding)))

@@ -48,7 +48,7 @@ def _write_finding(tool: ToolReport, finding: Finding, words: Sequence[str]) -> 
         "verdict": finding.verdict.value,
         "asks": MEANINGS[finding.rule].asks,
         "seen": finding.seen or None,
-        "change": MEANINGS[finding.rule].change if is_broken else None,
+        "change": MEANINGS[finding.rule].change_in(tool.file) if is_broken else None,
         "again": repeat_command(words, tool, finding) if is_broken else None,
     }
 
@@ -87,6 +87,6 @@ def annotate_check(report: CheckReport, words: Sequence[str]) -> list[Annotation
 
 
 def _annotate(tool: ToolReport, finding: Finding, words: Sequence[str]) -> Annotation:
-    parts = [finding.seen, MEANINGS[finding.rule].change, repeat_command(words, tool, finding)]
+    parts = [finding.seen, MEANINGS[finding.rule].change_in(tool.file), repeat_command(words, tool, finding)]
     title, text = safe(f"{finding.rule}: {tool.tool}"), safe(". ".join(parts))
     return Annotation("error", title, text, tool.file or None, tool.line or None)
