@@ -233,8 +233,11 @@ def _report_interrupted(scene: Scene, summary: Summary, ending: Ending) -> str:
 def _report_lost(scene: Scene) -> str:
     who = "took it over" if scene.holder is None else "drives it now"  # or has come to its end by now
     words = f"{scene.title}: another process {who}; {say_progress(scene.saga, scene.state)} so far"
+    names = join_some([name_operation(each) for each in scene.state.in_flight], NAMED_MAX)
+    late = f"{names} was under way here: what it did may have come after that, so look whether it is there"
     return join_blocks(
         headline(Mark.WAITING, words, scene.style),
+        list_facts([("late", scene.style.show(late) if names else "")], scene.style),
         list_hints([commands.type_show(scene.short_id)], scene.style),
     )
 

@@ -237,11 +237,13 @@ def test_an_output_that_is_no_map_is_shown() -> None:
 
 
 def test_a_run_that_goes_on_says_so() -> None:
-    """A report on a run that isn't at rest tells how far it is and how to go on, whoever asks."""
+    """E9, E15: how far it is, how to go on, and what a driver that was replaced may have done."""
     stage = interrupted()
     assert "is running; 1 of 5 steps done" in render_report(stage.scene(Style()))
     scene, lost = stage.scene(Style()), stage.ending(Why.LEASE_LOST)
-    assert "another process took it over" in render_report(scene, lost)
+    report = " ".join(render_report(scene, lost).split())
+    assert "another process took it over" in report
+    assert "late deposit was under way here: what it did may have come after that" in report
     driven = replace(scene, holder=HOLDER)
     assert "another process drives it now" in render_report(driven, lost)
 
