@@ -138,10 +138,16 @@ def _reply_for_bug(error: object, *, is_probe: bool) -> Reply:
     return Answer(OutcomeKind.UNKNOWN, failure=failure)
 
 
-def judge_lateness(call: CallUnderWay, reply: Reply, at: float, timeout_seconds: float) -> Reply:
-    """Return *reply* as it counts: after the deadline it is evidence and the outcome unknown (E3)."""
+def judge_reply(call: CallUnderWay, reply: Reply, at: float, timeout_seconds: float) -> Reply:
+    """Return *reply* as it counts: after the deadline it is evidence and the outcome unknown (E3).
+
+    `unavailable` says that the call did nothing. Where it only asked after what an earlier one began, that says nothing
+    about what was begun, so the operation is in doubt (E5).
+    """
     if reply is NOT_MADE:
         return reply
+    if call.is_asking_again and isinstance(reply, Answer) and reply.kind is OutcomeKind.UNAVAILABLE:
+        reply = replace(reply, kind=OutcomeKind.UNKNOWN)
     if at <= call.deadline and (call.told_to_end_at is None or at < call.told_to_end_at):
         return reply
     failure = Failure(LATE, call.end_reason or f"no answer within {timeout_seconds:.3g}s")

@@ -33,7 +33,7 @@ from sagactl.core.operators import answer_request
 from sagactl.core.records import Cause, Holder, Record
 from sagactl.core.saga import Saga
 from sagactl.core.world import AskProbe, EndCalls, MakeCall, Wait
-from sagactl.engine.calls import CallStarter, CallUnderWay, judge_lateness
+from sagactl.engine.calls import CallStarter, CallUnderWay, judge_reply
 from sagactl.engine.clock import Clock, SystemClock
 from sagactl.engine.dispatch import Dispatcher
 from sagactl.engine.ending import Ending, Why
@@ -407,7 +407,7 @@ class Driver:
         del run.under_way[call.operation]
         self._timetable.forget(call)
         self._slots.taken -= 1
-        reply = judge_lateness(call, call.reply, call.answered_at, call.invocation.seconds_left)
+        reply = judge_reply(call, call.reply, call.answered_at, call.invocation.seconds_left)
         if reply.printed:
             run.captured.append(Captured(call.operation, call.number, reply.printed))
         record = make_record(call, reply, self._now_ms(run), run.state.fence)

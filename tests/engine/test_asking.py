@@ -357,5 +357,21 @@ def test_asking_too_late_after_what_is_pending_leaves_it_in_doubt() -> None:
     assert (ending.status, toolbox.begun()[-1]) == (RunStatus.ROLLED_BACK, "a/compensation")
 
 
+@pytest.mark.parametrize("is_idempotent", [True, False])
+def test_who_cannot_be_asked_after_what_is_pending_leaves_it_in_doubt(is_idempotent: bool) -> None:
+    """E5, E3: `unavailable` says that asking did nothing, and not that what was begun is not there."""
+    pending, away = Answer(OutcomeKind.PENDING, after_ms=50), Answer(OutcomeKind.UNAVAILABLE)
+    answers = [pending, away, away]
+    step = make_step("a", schedule_to_close_ms=60_000, retry=Retry(2, 50, 100, 50, Jitter.NONE))
+    saga = make_saga(step, tools=[ToolFacts("do", idempotent=is_idempotent), ToolFacts("undo", null_safe=True)])
+    log, toolbox = MemoryLog(), FakeToolbox({"do": lambda _: answers.pop(0), "undo": lambda _: DONE})
+    driver = make_driver(log, saga, toolbox)
+    driver.create(make_new_run(saga), saga)
+    ending = driver.drive()["run1"]
+    kinds = [each.record.kind for each in log.read("run1") if isinstance(each.record, Outcome)]
+    assert kinds[:2] == [OutcomeKind.PENDING, OutcomeKind.UNKNOWN]
+    assert (ending.status, toolbox.begun()[-1]) == (RunStatus.ROLLED_BACK, "a/compensation")
+
+
 def _has_outcome(committed: Committed) -> bool:
     return any(isinstance(record, Outcome) for record in committed.records)
