@@ -21,7 +21,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar, cast
 
 from sagactl.core.records import AT_REST, Origin, Request, RunStatus, Verb
 from sagactl.core.saga import Saga
@@ -361,6 +361,10 @@ class Driver:
         return self._engine is not None and self._engine.is_breaking_off
 
 
+_AGAIN: Final = "type the same again"
+"""What whoever broke nothing off is told; where runs were broken off, it is their resume that goes on."""
+
+
 def _name_runs(error: StorageError, run_ids: list[str]) -> None:
     """Say with trouble of the log which runs it broke off, and how they are carried on."""
     if not run_ids:
@@ -368,5 +372,5 @@ def _name_runs(error: StorageError, run_ids: list[str]) -> None:
     whole = f"run {run_ids[0]}" if len(run_ids) == 1 else f"{len(run_ids):,} runs"
     command = f"sagactl resume {run_ids[0]}" if len(run_ids) == 1 else "sagactl resume --all"
     error.message = f"{error.message} ({whole} broken off)"
-    hint = error.hint or "resume the run"
-    error.hint = hint.replace("resume the run", command) if "resume the run" in hint else f"{hint}; then {command}"
+    hint = error.hint or _AGAIN
+    error.hint = hint.replace(_AGAIN, command) if _AGAIN in hint else f"{hint}; then {command}"

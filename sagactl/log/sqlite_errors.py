@@ -15,7 +15,7 @@ _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _MISSING: Final = ("no such column", "no such table", "has no column named")
 """What SQLite says of a schema that isn't the one of its number: our statements are fixed, so its text was changed."""
 _CODES: Final = {
-    sqlite3.SQLITE_FULL: ("disk-full", "free some space on its disk, then: sagactl resume --all"),
+    sqlite3.SQLITE_FULL: ("disk-full", "free some space on its disk, then type the same again"),
     sqlite3.SQLITE_READONLY: (
         "read-only",
         "see to the permissions of the file and its folder, and to how it is mounted",
@@ -50,7 +50,7 @@ def storage_error(error: sqlite3.Error | UnicodeDecodeError, path: Path, what: s
     if primary in _DAMAGED or any(word in str(error) for word in _MISSING):
         return DamagedLogError(f"{path} is damaged or no database: {error}", hint="put a copy of the log in its place")
     cause = _find_cause(path) if primary in _VAGUE else None
-    code, hint = _CODES.get(cause or primary or 0, ("storage", "see to the log's disk, then resume the run"))
+    code, hint = _CODES.get(cause or primary or 0, ("storage", "see to the log's disk, then type the same again"))
     why = "" if cause is None else f": {_CAUSES[cause]}"
     return StorageError(f"can't {what} the log {path}: {error}{why}", code=code, hint=hint)
 

@@ -206,6 +206,9 @@ def _doubtful_commit(error: sqlite3.Error | UnicodeDecodeError, path: Path, dura
         None: "what was to be written may be there or not",
     }
     found = storage_error(error, path, "commit to")
-    wrapped = StorageError(f"{found.message}; {ends[durable]}", code=found.code, hint=found.hint)
+    # Who types the same again where it was written down already may begin a run twice.
+    look = "see what is in the log: sagactl list"
+    hint = found.hint if durable is False or found.hint is None else found.hint.replace("type the same again", look)
+    wrapped = StorageError(f"{found.message}; {ends[durable]}", code=found.code, hint=hint)
     wrapped.durable = durable
     return wrapped

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from sagactl.driving.driver import _name_runs
 from sagactl.errors import InternalError, StorageError
 from sagactl.log.base import Lease
 from sagactl.log.sqlite import SqliteLog
@@ -103,7 +104,9 @@ def test_a_full_disk_is_an_error_and_nothing_is_lost(path: Path) -> None:
         while (error := fill(log, lease, done)) is None:
             done += 2
         assert (error.code, error.durable) == ("disk-full", False)
-        assert "free" in str(error.hint)
+        assert str(error.hint).endswith("free some space on its disk, then type the same again"), (
+            "a request is lost too"
+        )
         assert log.row("run1").seq == done > 10
         assert log.verify().findings == ()
     with closing(SqliteLog(path)) as log:
@@ -250,3 +253,12 @@ while True:
             assert found == list(range(1, len(found) + 1))
             assert acknowledged - 2 <= len(found) <= acknowledged + 2
             assert log.verify().findings == ()
+
+
+def test_what_broke_a_run_off_names_its_resume() -> None:
+    """E18: where a run was broken off, typing the same again would begin another one: the hint is its resume."""
+    for hint in ("free some space on its disk, then type the same again", None):
+        error = StorageError("the disk is full", hint=hint)
+        _name_runs(error, ["run1"])
+        assert str(error.hint).endswith("sagactl resume run1")
+        assert "type the same again" not in str(error.hint)
