@@ -72,11 +72,12 @@ def renew_approvals(state: RunState) -> None:
 
 def approval_until_ms(state: RunState, awaited: Awaited, at_ms: int) -> int | None:
     """Return until when an approval can be given, if nothing holds its run up from *at_ms* on."""
-    since_ms = _held_since_ms(state)
+    since_ms = held_since_ms(state)
     return awaited.until_ms if awaited.until_ms is None or since_ms is None else awaited.until_ms + at_ms - since_ms
 
 
-def _held_since_ms(state: RunState) -> int | None:
+def held_since_ms(state: RunState) -> int | None:
+    """Return since when the time to answer stands still, as the run is paused or stuck; None where it goes on."""
     return state.paused_since_ms if state.stuck is None else state.stuck.at_ms
 
 

@@ -381,7 +381,8 @@ class Driver:
     def _ask_guards(self) -> None:
         questions, self._to_ask = self._to_ask, []
         for question in questions:
-            if not question.is_begun:  # a run may have had two turns since
+            is_wanted = question.run_id in self._runs and not self._parting.is_stopping
+            if is_wanted and not question.is_begun:  # a run may have had two turns since
                 question.is_begun = True
                 self._workers.submit(partial(question.ask, self._clock, self._post_told))
 

@@ -125,6 +125,17 @@ def test_an_answer_that_comes_too_late_is_told_how_the_run_goes_on(project: Proj
     assert project.run("resume", run, "-q").code == 10
 
 
+def test_the_time_to_answer_of_a_paused_run_is_not_over(project: Project) -> None:
+    """E22, E14: while a run is paused no screen and no JSON takes an approval for expired that can still be given."""
+    saga = project.path / "sagas" / "onboarding.yaml"
+    saga.write_text(saga.read_text().replace("timeout: 2d", "timeout: 30s"))
+    run = _start(project)
+    assert project.run("show", run, "-o", "json").json["run"]["approvals"][0]["until"] is not None
+    project.run("pause", run)
+    (paused,) = project.run("show", run, "-o", "json").json["run"]["approvals"]
+    assert (paused["step"], paused["until"]) == ("contract", None)
+
+
 def test_approving_a_paused_run_says_that_nothing_starts_yet(project: Project) -> None:
     """E22: the answer counts, and the step starts when the run goes on; with it goes the way on."""
     run = _start(project)

@@ -12,9 +12,10 @@ from sagactl.cli.views.text import join_some, plural
 from sagactl.cli.views.timeline import Watched
 from sagactl.cli.views.times import show_duration, show_seconds
 from sagactl.cli.views.words import is_wait, name_failure
+from sagactl.core.people import approval_until_ms
 from sagactl.core.records import Cause, Direction, Failure, Operation
 from sagactl.core.saga import Step, StepClass
-from sagactl.core.state import Awaited, OperationState, StepState, call_of
+from sagactl.core.state import OperationState, RunState, StepState, call_of
 from sagactl.core.transitions import Phase
 
 BAR_COLUMNS: Final = 10
@@ -45,7 +46,7 @@ class Moment(NamedTuple):
 def row_of_step(watched: Watched, step: Step, moment: Moment) -> Row:
     """Return how the way forward of a step stands."""
     if step.id in watched.state.awaiting and not is_turned(watched):
-        return Row(Mark.WAITING, step.id, note=_say_approval(watched.state.awaiting[step.id], moment.now_ms))
+        return Row(Mark.WAITING, step.id, note=_say_approval(watched.state, step.id, moment.now_ms))
     found = watched.state.steps.get(step.id)
     if found is not None and found.items is not None and found.items:
         return _row_of_items(watched, step, found, moment)
@@ -70,10 +71,9 @@ def _done_without_items(step: Step) -> Row:
     return Row(Mark.DONE, step.id, note="no items" if step.foreach is not None else "")
 
 
-def _say_approval(awaited: Awaited, now_ms: int) -> str:
-    if awaited.until_ms is None:
-        return "for a person's approval"
-    return f"for a person's approval, within {show_seconds(awaited.until_ms - now_ms)}"
+def _say_approval(state: RunState, step_id: str, now_ms: int) -> str:
+    until_ms = approval_until_ms(state, state.awaiting[step_id], now_ms)
+    return "for a person's approval" + ("" if until_ms is None else f", within {show_seconds(until_ms - now_ms)}")
 
 
 def _say_needs(watched: Watched, step: Step) -> str:

@@ -9,6 +9,7 @@ from sagactl.cli.views.scene import Scene
 from sagactl.cli.views.text import join_some
 from sagactl.cli.views.times import show_duration
 from sagactl.cli.views.words import name_again, name_holder, name_operation, plain
+from sagactl.core.people import approval_until_ms
 from sagactl.core.pinned import is_of_machine, is_of_pins
 from sagactl.core.records import Cause
 from sagactl.core.state import next_timer
@@ -70,7 +71,8 @@ def hint_people(scene: Scene, summary: Summary) -> list[str]:
     if summary.waiting_for is not None and summary.waiting_for.what == "paused":
         return [commands.type_unpause(scene.short_id)]
     awaited = scene.state.awaiting
-    open_ = [name for name, each in awaited.items() if each.until_ms is None or each.until_ms > scene.now_ms]
+    until = {name: approval_until_ms(scene.state, each, scene.now_ms) for name, each in awaited.items()}
+    open_ = [name for name, until_ms in until.items() if until_ms is None or until_ms > scene.now_ms]
     if awaited and not open_:
         return [commands.type_resume(scene.short_id)]  # nobody can answer any more: it carries out that they are denied
     return [line for step_id in open_ for line in commands.type_answers(scene.short_id, step_id)]
