@@ -173,8 +173,9 @@ def _plain(word: str) -> str:
 
 def _name_project(commands: Sequence[str], project: str) -> list[Json]:
     """Return the commands as they work wherever the reader is on that machine."""
-    lead = f"sagactl -C {shlex.quote(project)} "
-    return [f"{lead}{each.removeprefix('sagactl ')}" if each.startswith("sagactl ") else each for each in commands]
+    lead = shlex.join(["sagactl", "-C", project])
+    split = [each.partition(" ") for each in commands]
+    return [f"{lead} {rest}" if name == "sagactl" else f"{name} {rest}" for name, _, rest in split]
 
 
 def _list_commands(message: Message, look: Look) -> list[str]:

@@ -17,7 +17,7 @@ _ANYWHERE: Final = frozenset({"init", "completion", "help"})
 
 def complete(text: str, place: str) -> str:
     """Return *text* with *place*, options as a shell reads them, in each command of ours that hasn't got them."""
-    return _find_commands().sub(lambda found: f"{found[0]}{place} ", text) if place and "sagactl " in text else text
+    return _find_commands().sub(lambda found: f"{found[0]}{place} ", text) if place and "sagactl" in text else text
 
 
 @cache
