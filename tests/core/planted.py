@@ -155,8 +155,8 @@ def look_by_a_forgotten_key(patch: Patch) -> None:
 
 
 def order_unawares(patch: Patch) -> None:
-    """Take an order to retry under an old key without a reason."""
-    patch.setattr(operators, "_object_to_old_key", lambda saga, op, request, at_ms: None)
+    """Take an order of what may happen twice without a reason."""
+    patch.setattr(operators, "_object_to_unawares", lambda saga, op, request, at_ms: None)
 
 
 def believe_probe(patch: Patch) -> None:
