@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, cast
 from sagactl.core.canonical import Json
 from sagactl.core.keys import idempotency_key
 from sagactl.core.left import find_left
-from sagactl.core.people import held_since_ms
 from sagactl.core.records import Cause, Direction, Failure, Holder, Operation, Request, ToolChange
 from sagactl.documents import operation_in, write_operation, write_record_at, write_time
 
@@ -126,6 +125,8 @@ def _write_left(saga: Saga, state: RunState) -> Json:
 
 def _write_awaited(state: RunState, step_id: str) -> Json:
     """Describe what is to be approved; `until` is null while the time to answer stands still."""
+    from sagactl.core.people import held_since_ms
+
     awaited = state.awaiting[step_id]
     return {
         "step": step_id,
