@@ -39,7 +39,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     os.environ.pop("GITHUB_ACTIONS", None)
     if settings().deadline is not None:  # how long an example takes says how busy the machine is
-        settings.register_profile("sagactl", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+        by_chance = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]  # or by the machine
+        settings.register_profile("sagactl", deadline=None, suppress_health_check=by_chance)
         settings.load_profile("sagactl")
     state = Path(tempfile.mkdtemp(prefix="sagactl-state-"))
     (state / "sagactl").mkdir()
